@@ -165,16 +165,7 @@ impl SchedAvg {
     /// The update of a signal that is nothing and stays so: only time passes; whether a period has ended.
     #[inline]
     fn pass_time(&mut self, now: u64) -> bool {
-        let delta = now.wrapping_sub(self.last_update_time);
-        if (delta as i64) < 0 {
-            self.last_update_time = now;
-            return false;
-        }
-        let delta = delta >> PELT_UNIT_SHIFT;
-        if delta == 0 {
-            return false;
-        }
-        self.last_update_time = self.last_update_time.wrapping_add(delta << PELT_UNIT_SHIFT);
+        let Some(delta) = units_passed(now, &mut self.last_update_time) else { return false };
         let total = delta.wrapping_add(self.period_contrib.into());
         self.period_contrib = total as u32 % PELT_PERIOD;
         total >= PELT_PERIOD.into()
@@ -288,6 +279,23 @@ fn segments<H: HalfLife>(c1: u32, max_decayed: u32, d3: u32) -> u32 {
     c1.wrapping_add(H::MAX.wrapping_sub(max_decayed).wrapping_sub(PELT_PERIOD)).wrapping_add(d3)
 }
 
+/// Moves the time stamp of a signal to `now`, in whole time units; gives how many have passed, `None` if none has
+/// (kernel/sched/pelt.c:___update_load_sum(), v6.12). Time going back only moves the time stamp.
+#[inline(always)]
+pub(crate) fn units_passed(now: u64, last_update_time: &mut u64) -> Option<u64> {
+    let delta = now.wrapping_sub(*last_update_time);
+    if (delta as i64) < 0 {
+        *last_update_time = now;
+        return None;
+    }
+    let units = delta >> PELT_UNIT_SHIFT;
+    if units == 0 {
+        return None;
+    }
+    *last_update_time = last_update_time.wrapping_add(units << PELT_UNIT_SHIFT);
+    Some(units)
+}
+
 /// Accounts the time since the last update; true when a period boundary was crossed, so that the averages moved.
 ///
 /// kernel/sched/pelt.c:___update_load_sum() and accumulate_sum(), v6.12. Time going back only moves the time stamp.
@@ -306,16 +314,7 @@ fn update_sums<H: HalfLife, F: Fn(u32) -> (u32, u32)>(
     running: bool,
     scale: F,
 ) -> bool {
-    let delta = now.wrapping_sub(sa.last_update_time);
-    if (delta as i64) < 0 {
-        sa.last_update_time = now;
-        return false;
-    }
-    let delta = delta >> PELT_UNIT_SHIFT;
-    if delta == 0 {
-        return false;
-    }
-    sa.last_update_time = sa.last_update_time.wrapping_add(delta << PELT_UNIT_SHIFT);
+    let Some(delta) = units_passed(now, &mut sa.last_update_time) else { return false };
 
     // What has no load runs nothing either: a dequeued entity may still be curr (v4.14).
     let (runnable, running) = if load == 0 { (0, false) } else { (runnable, running) };

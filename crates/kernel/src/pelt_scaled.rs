@@ -9,7 +9,7 @@
 //! scaled by frequency only. Not here: attaching, migration, groups; they are as in v6.12 with these averages.
 
 pub use crate::pelt::Scales;
-use crate::pelt::{HalfLife, PELT_PERIOD, PELT_UNIT_SHIFT, accumulate_pelt_segments, cap_scale, decay_load};
+use crate::pelt::{HalfLife, PELT_PERIOD, accumulate_pelt_segments, cap_scale, decay_load, units_passed};
 
 /// The load tracking state before v5.1 (include/linux/sched.h: struct sched_avg, v4.19).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,16 +45,7 @@ pub fn update_load_sum<H: HalfLife>(
     runnable: u64,
     running: bool,
 ) -> bool {
-    let delta = now.wrapping_sub(sa.last_update_time);
-    if (delta as i64) < 0 {
-        sa.last_update_time = now;
-        return false;
-    }
-    let delta = delta >> PELT_UNIT_SHIFT;
-    if delta == 0 {
-        return false;
-    }
-    sa.last_update_time = sa.last_update_time.wrapping_add(delta << PELT_UNIT_SHIFT);
+    let Some(delta) = units_passed(now, &mut sa.last_update_time) else { return false };
     let (runnable, running) = if load == 0 { (0, false) } else { (runnable, running) };
 
     // The contribution is formed even if nothing was runnable; it is not used then.

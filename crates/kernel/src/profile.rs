@@ -954,9 +954,9 @@ impl KernelProfile {
         self.util_est != UtilEst::Absent
     }
 
-    /// Whether an activation counts that used more than its CPU has.
-    pub fn estimates_misfits(&self) -> bool {
-        self.util_est_decay != UtilEstDecay::Fitting
+    /// What an activation may have used to count for the estimate, on a CPU of this capacity.
+    pub fn util_est_capacity(&self, capacity: u64) -> u64 {
+        if self.util_est_decay == UtilEstDecay::Fitting { capacity } else { u64::MAX }
     }
 
     /// The form of the estimate's pair of values; `None` where it is a single one, or stays 0.

@@ -598,15 +598,7 @@ fn assumed_reservation(history: &History, capacities: &BTreeSet<u64>) -> SchedPo
             _ => {}
         }
     }
-    let (mut from, mut work_ns, mut busiest_ns) = (0, 0, 0);
-    for &(now, more_ns) in &activations {
-        work_ns += more_ns;
-        while activations[from].0 + ASSUMED_PERIOD_NS <= now {
-            work_ns -= activations[from].1;
-            from += 1;
-        }
-        busiest_ns = busiest_ns.max(work_ns);
-    }
+    let busiest_ns = busiest_period(&activations);
     let longest_ns = activations.iter().map(|&(_, work_ns)| work_ns).max().unwrap_or(0);
     let all_ns: u64 = history.ran_ns.values().sum();
     let least =
@@ -620,6 +612,20 @@ fn assumed_reservation(history: &History, capacities: &BTreeSet<u64>) -> SchedPo
         runtime_ns => runtime_ns.clamp(LEAST_RUNTIME_NS, MOST_RUNTIME_NS),
     };
     SchedPolicy::Deadline { runtime_ns, deadline_ns: ASSUMED_PERIOD_NS, period_ns: ASSUMED_PERIOD_NS, reclaim: false }
+}
+
+/// The most work of activations that begin within one assumed period, ns; each with when it began, in order.
+fn busiest_period(activations: &[(u64, u64)]) -> u64 {
+    let (mut from, mut work_ns, mut busiest_ns) = (0, 0, 0);
+    for &(now, more_ns) in activations {
+        work_ns += more_ns;
+        while activations[from].0 + ASSUMED_PERIOD_NS <= now {
+            work_ns -= activations[from].1;
+            from += 1;
+        }
+        busiest_ns = busiest_ns.max(work_ns);
+    }
+    busiest_ns
 }
 
 /// The policy that a kernel priority stands for, of a task with this reservation if it is of the deadline class.

@@ -319,7 +319,7 @@ impl PyUtilEst {
     #[pyo3(signature = (util_avg, *, runnable_avg = None, capacity = 1024, task_sleep = true))]
     fn util_est_update(&mut self, util_avg: u64, runnable_avg: Option<u64>, capacity: u64, task_sleep: bool) -> u32 {
         let runnable_avg = runnable_avg.unwrap_or(util_avg);
-        let capacity = if self.profile.estimates_misfits() { u64::MAX } else { capacity };
+        let capacity = self.profile.util_est_capacity(capacity);
         match self.form {
             None if !self.profile.estimates_util() => {}
             None => {

@@ -45,8 +45,6 @@ pub(crate) struct Gates {
     pub(crate) util_est: UtilEst,
     /// The feature `UTIL_EST` is on.
     pub(crate) estimates_util: bool,
-    /// It falls on CPUs that are too small for the task, too (before v5.1, from v6.16 on).
-    pub(crate) estimates_misfits: bool,
     /// What else is switched in debugfs.
     pub(crate) features: EevdfFeatures,
     pub(crate) sugov: SugovGates,
@@ -136,7 +134,6 @@ impl Gates {
             eevdf: profile.fair_class == FairClass::Eevdf,
             util_est: profile.util_est_form().map_or(UtilEst::Single, UtilEst::Pair),
             estimates_util: policy.has_feature("UTIL_EST") && profile.estimates_util(),
-            estimates_misfits: profile.estimates_misfits(),
             features: EevdfFeatures {
                 run_to_parity: policy.has_feature("RUN_TO_PARITY"),
                 next_buddy: policy.has_feature("NEXT_BUDDY"),

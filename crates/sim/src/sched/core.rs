@@ -584,12 +584,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         self.account(cpu);
         let state = &mut self.cpus[cpu];
         state.resched_in_turn = false;
-        let idle = state.curr == TaskId::IDLE;
-        let skips = std::mem::take(&mut state.skip_clock_update);
-        if !skips && (idle || self.now != state.clk.clock) {
-            self.advance_rq_clock(cpu, idle);
+        if std::mem::take(&mut state.skip_clock_update) {
+            self.note_change(cpu);
+        } else {
+            self.update_rq_clock_here(cpu);
         }
-        self.note_change(cpu);
         self.charge_starvation(cpu);
         let prev = self.cpus[cpu].curr;
         let mut prev_state = TaskState::Running;

@@ -261,7 +261,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if !self.gates.estimates_util {
             return;
         }
-        let capacity = if self.gates.estimates_misfits { u64::MAX } else { self.cpus[cpu].capacity };
+        let capacity = self.gates.profile.util_est_capacity(self.cpus[cpu].capacity);
         let burst = if self.gates.proposes && sleep { self.proposals_sleep(cpu, task) } else { None };
         let no_estimate = self.gates.profile.proposals.rampup_multiplier == Some(0);
         let state = &mut self.tasks[task];

@@ -195,8 +195,7 @@ impl<H: HalfLife> State<'_, H> {
     }
 
     fn estimate_sleep(&mut self) {
-        let misfits = self.asked.profile.estimates_misfits();
-        let capacity = if misfits { u64::MAX } else { self.asked.capacity[self.cpu] };
+        let capacity = self.asked.profile.util_est_capacity(self.asked.capacity[self.cpu]);
         match self.form {
             None if !self.asked.profile.estimates_util() => {}
             Some(form) => self.pair.update(form, true, self.se.util_avg, self.se.runnable_avg, capacity),
