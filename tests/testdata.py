@@ -8,6 +8,13 @@ import pytest
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
+def without_policy(trace: Path) -> None:
+    """Take a run's policy out of its trace, so that it states no more than a kernel's."""
+    events = trace.read_bytes()
+    assert events.count(b"opplab: policy {") == 1
+    trace.write_bytes(events.replace(b"opplab: policy {", b"another program{"))
+
+
 def shared(path: str = "") -> Path:
     """Give what is at `path` of the folder `shared`; without it skip the test, or fail under OPPLAB_REQUIRE_SHARED."""
     found = SHARED / path

@@ -22,7 +22,7 @@ from opplab.explanation.records import Records, task_index, told_apart
 from opplab.explanation.slow import SLOW, acting_limit
 
 from calls import answered, called
-from testdata import shared
+from testdata import shared, without_policy
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
@@ -1159,6 +1159,7 @@ def test_slow_cpus_of_a_trace_are_explained_by_its_governor(tmp_path: Path, caps
     folder.mkdir()
     trace = folder / "trace.dat"
     opplab.simulate(machine, work, policy, seconds=0.5).to_trace(trace)
+    without_policy(trace)
 
     def reasons(found: Any) -> set[str]:
         return {finding.data["reason"] for finding in found if finding.kind == "slow"}
@@ -1217,6 +1218,7 @@ def test_the_clock_of_a_trace_is_the_recorded_one(tmp_path: Path, capsys: pytest
     trace = tmp_path / "trace.dat"
     simulated = opplab.simulate(machine, work, opplab.Policy(scaling_max_freq=800000, variation="none"), seconds=0.9)
     simulated.to_trace(trace)
+    without_policy(trace)
     bare = opplab.explain(trace, cpu=1, at=0.8, machine=machine)
     kinds = [finding.kind for finding in bare]
     assert kinds[:2] == ["clock", "mismatch"]
@@ -1763,7 +1765,7 @@ def test_sleep_after_a_run_without_length_is_no_wait(tmp_path: Path) -> None:
     for thread, latency_ns in threads.items():
         whole, slowest = opplab.explain(run, task=thread, why_slow=True).findings[:2]
         parts = slowest.data["parts_ns"]
-        assert parts["waiting"] + parts["idle"] + parts["held"] <= latency_ns + 2
+        assert parts["waiting"] + parts["idle"] + parts["held"] <= latency_ns + 10
         assert whole.data["response_ns"] < 1e6
     assert threads
 

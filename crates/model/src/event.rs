@@ -3,6 +3,7 @@
 //!
 //! A run is generic over its [`Sink`], so that a run without observers costs nothing.
 
+use opplab_kernel::cpufreq::facts::CpuFacts;
 use opplab_kernel::cpuidle::{IdleFacts, IdleOutcome};
 
 use crate::counters::Sample;
@@ -134,6 +135,10 @@ pub trait Sink {
     fn clamps(&mut self, now_ns: u64, task: TaskIdx, min: Option<u16>, max: u16) {
         let _ = (now_ns, task, min, max);
     }
+    /// Takes the CPUs that a task may use from now on; `None`: all that tasks may use. Until it is called, all.
+    fn affinity(&mut self, now_ns: u64, task: TaskIdx, cpus: Option<&[CpuIdx]>) {
+        let _ = (now_ns, task, cpus);
+    }
     /// Takes when the timer that wakes a task was due, before the task's [`Event::SchedWaking`].
     fn timer_due(&mut self, task: TaskIdx, due_ns: u64) {
         let _ = (task, due_ns);
@@ -156,6 +161,29 @@ pub trait Sink {
     fn freq_scale(&mut self, now_ns: u64, cpu: CpuIdx, scale: u64, open_ns: u64) {
         let _ = (now_ns, cpu, scale, open_ns);
     }
+    /// Whether [`Sink::report`] does anything.
+    fn wants_reports(&self) -> bool {
+        false
+    }
+    /// Takes a report of the scheduler to the governor of a CPU, before what follows from it.
+    fn report(&mut self, now_ns: u64, report: &UtilReport<'_>) {
+        let _ = (now_ns, report);
+    }
+}
+
+/// `cpufreq_update_util()`.
+#[derive(Debug, Clone, Copy)]
+pub struct UtilReport<'a> {
+    /// Who executes it.
+    pub here: CpuIdx,
+    /// Whose utilisation changed.
+    pub cpu: CpuIdx,
+    /// `SCHED_CPUFREQ_*`.
+    pub flags: u32,
+    /// The clock of its run queue, since the start of the run.
+    pub clock_ns: u64,
+    /// The CPUs of its policy, and what the governor sees of each.
+    pub members: &'a [(CpuIdx, CpuFacts)],
 }
 
 /// What passes between a CPU and its idle governor.
@@ -227,6 +255,10 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
         self.0.clamps(now_ns, task, min, max);
         self.1.clamps(now_ns, task, min, max);
     }
+    fn affinity(&mut self, now_ns: u64, task: TaskIdx, cpus: Option<&[CpuIdx]>) {
+        self.0.affinity(now_ns, task, cpus);
+        self.1.affinity(now_ns, task, cpus);
+    }
     fn timer_due(&mut self, task: TaskIdx, due_ns: u64) {
         self.0.timer_due(task, due_ns);
         self.1.timer_due(task, due_ns);
@@ -246,6 +278,13 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn freq_scale(&mut self, now_ns: u64, cpu: CpuIdx, scale: u64, open_ns: u64) {
         self.0.freq_scale(now_ns, cpu, scale, open_ns);
         self.1.freq_scale(now_ns, cpu, scale, open_ns);
+    }
+    fn wants_reports(&self) -> bool {
+        self.0.wants_reports() || self.1.wants_reports()
+    }
+    fn report(&mut self, now_ns: u64, report: &UtilReport<'_>) {
+        self.0.report(now_ns, report);
+        self.1.report(now_ns, report);
     }
 }
 

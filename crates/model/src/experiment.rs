@@ -16,12 +16,13 @@ use crate::case::CaseFile;
 use crate::error::{Fault, ModelError, Pos, shorten};
 use crate::file::{check_format, parse_machine};
 use crate::groups::GroupEntry;
+use crate::json::parse_json;
 use crate::machine::Machine;
 use crate::policy::Policy;
-use crate::policy_keys::{POLICY_KEY_NAMES, changes_from, policy_from};
+use crate::policy_keys::{POLICY_KEY_NAMES, changes_from, policy_from, policy_node};
 use crate::rtapp::{CompileOptions, ParseOptions, Repeats, SuspendOn};
 use crate::start::Start;
-use crate::tree::{Node, TIME_NS_MAX, Table, Value, parse_toml};
+use crate::tree::{Node, TIME_NS_MAX, Table, Value, parse_toml, to_json};
 use crate::workload::{TaskSpec, Workload};
 
 /// Most cases of an experiment.
@@ -222,6 +223,19 @@ pub fn parse_experiment(file: &str, text: &str) -> Result<Experiment, ModelError
 /// The first thing that is wrong, with its place and the nearest valid name.
 pub fn parse_policy(file: &str, text: &str) -> Result<Policy, ModelError> {
     parse_toml(text).and_then(|root| policy_from(&root, &Policy::of_files())).map_err(|fault| fault.in_file(file))
+}
+
+/// A policy as one line of JSON, which [`policy_from_json`] reads.
+pub fn policy_to_json(policy: &Policy) -> String {
+    to_json(&policy_node(policy))
+}
+
+/// Reads a policy that stands alone as JSON.
+///
+/// # Errors
+/// As [`parse_policy`].
+pub fn policy_from_json(file: &str, text: &str) -> Result<Policy, ModelError> {
+    parse_json(text).and_then(|root| policy_from(&root, &Policy::default())).map_err(|fault| fault.in_file(file))
 }
 
 /// Reads a duration such as `10s`, `250ms` or `2min`, in ns.

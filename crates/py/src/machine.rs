@@ -96,7 +96,9 @@ impl PyMachine {
         dict.set_item("drivers", drivers)?;
         let clusters = PyList::empty(py);
         for cluster in &machine.clusters {
-            clusters.append(describe_cluster(py, cluster)?)?;
+            let about = describe_cluster(py, cluster)?;
+            about.set_item("opps_only", machine.runs_at_opps_only(cluster))?;
+            clusters.append(about)?;
         }
         dict.set_item("clusters", clusters)?;
         let places = PyList::empty(py);

@@ -44,13 +44,23 @@ pub(crate) fn told_ticks(events: &Events, base_ns: u64) -> Option<Ticks> {
     finder.ticks()
 }
 
+/// One run of a policy's kthread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Work {
+    woken_ns: u64,
+    /// It takes what the governor wants by then.
+    began_ns: u64,
+    /// That is in force.
+    done_ns: u64,
+}
+
 /// The work of a policy's kthread as it was recorded.
 #[derive(Debug, Default)]
 pub(crate) struct Kthread {
-    /// When it was woken, and when it was done; ascending.
-    runs: Vec<(u64, u64)>,
-    /// From one to the other, in the middle.
-    median_ns: Option<u64>,
+    /// Ascending.
+    runs: Vec<Work>,
+    /// From a wake-up to its run, and from there to its end, in the middle.
+    usual_ns: Option<(u64, u64)>,
 }
 
 /// Whether `task` is a kworker of one CPU under a governor whose samples such kworkers take: the engine has its own of these.
@@ -114,6 +124,9 @@ const SAME_REQUEST_NS: u64 = 500_000;
 /// And so much earlier it may be, as the event of a request's cause comes after it was made.
 const TOLD_LATE_NS: u64 = 100_000;
 
+/// The hardware has answered a request by then.
+const ANSWER_NS: u64 = 10_000_000;
+
 impl Kthread {
     /// The runs of `sugov:N`, whose number is one of `cpus`.
     pub(crate) fn of(events: &Events, cpus: &[u32]) -> Self {
@@ -121,32 +134,66 @@ impl Kthread {
             let number = events.name(task).strip_prefix("sugov:").and_then(|cpu| cpu.parse().ok());
             number.is_some_and(|cpu: u32| cpus.contains(&cpu))
         };
-        let mut runs = Vec::new();
-        let mut woken = None;
+        let mut runs: Vec<Work> = Vec::new();
+        let (mut woken, mut began, mut changed_ns) = (None, None, None);
         for ev in &events.list {
             match ev.what {
+                What::Frequency { cpu, .. } if cpus.contains(&cpu) => {
+                    // The hardware answers while the thread sleeps, and wakes it.
+                    woken.take_if(|since| *since == ev.time_ns);
+                    if let (None, Some(run)) = (woken, runs.last_mut())
+                        && ev.time_ns.saturating_sub(run.done_ns) < ANSWER_NS
+                    {
+                        run.done_ns = run.done_ns.max(ev.time_ns);
+                        changed_ns = Some(ev.time_ns);
+                    }
+                }
                 What::Waking { task } | What::Wakeup { task, .. } if is_its(task) => {
-                    woken.get_or_insert(ev.time_ns);
+                    if changed_ns != Some(ev.time_ns) {
+                        woken.get_or_insert(ev.time_ns);
+                    }
                 }
                 What::Switch { prev, left, .. } if left != Left::Runnable && prev != IDLE_TASK && is_its(prev) => {
-                    runs.extend(woken.take().map(|woken| (woken, ev.time_ns)));
+                    let run = |woken_ns| Work { woken_ns, began_ns: began.unwrap_or(woken_ns), done_ns: ev.time_ns };
+                    runs.extend(woken.take().map(run));
+                    began = None;
+                }
+                What::Switch { next, .. } if is_its(next) => {
+                    began = began.or(woken.is_some().then_some(ev.time_ns));
                 }
                 _ => {}
             }
         }
-        let mut took: Vec<u64> = runs.iter().map(|(woken, done)| done.saturating_sub(*woken)).collect();
-        took.sort_unstable();
-        let median_ns = took.get(took.len() / 2).copied();
-        Self { runs, median_ns }
+        let middle = |took: &dyn Fn(&Work) -> u64| {
+            let mut took: Vec<u64> = runs.iter().map(took).collect();
+            took.sort_unstable();
+            took.get(took.len() / 2).copied()
+        };
+        let waits_ns = middle(&|run| run.began_ns.saturating_sub(run.woken_ns));
+        let usual_ns = waits_ns.zip(middle(&|run| run.done_ns.saturating_sub(run.began_ns)));
+        Self { runs, usual_ns }
     }
 
-    /// When a request of `time_ns` is in force: with the recorded run that it caused, or after the usual time; `else_ns` after it where no
-    /// run was recorded.
-    pub(crate) fn done_ns(&self, time_ns: u64, else_ns: u64) -> u64 {
-        let later = &self.runs[self.runs.partition_point(|&(woken, _)| woken.saturating_add(TOLD_LATE_NS) < time_ns)..];
-        let mut soon = later.iter().take_while(|&&(woken, _)| woken < time_ns.saturating_add(SAME_REQUEST_NS));
-        let done = soon.find(|&&(_, done)| done >= time_ns).map(|&(_, done)| done);
-        done.unwrap_or(time_ns.saturating_add(self.median_ns.unwrap_or(else_ns)))
+    /// Whether a change at `changed_ns` was asked for before `time_ns`.
+    pub(crate) fn asked_before(&self, changed_ns: u64, time_ns: u64) -> bool {
+        let asked = self.runs.partition_point(|run| run.woken_ns < time_ns);
+        self.runs[..asked].last().is_some_and(|run| changed_ns <= run.done_ns)
+    }
+
+    /// When the work of a request of `time_ns` begins and when it is in force: with the recorded run that it caused, else after the usual
+    /// times; `else_ns` after it where no run was recorded. Until `busy_ns` the thread does what was asked for before.
+    pub(crate) fn work_ns(&self, time_ns: u64, else_ns: u64, busy_ns: u64) -> (u64, u64) {
+        let first = self.runs.partition_point(|run| run.woken_ns.saturating_add(TOLD_LATE_NS) < time_ns);
+        let mut soon =
+            self.runs[first..].iter().take_while(|run| run.woken_ns < time_ns.saturating_add(SAME_REQUEST_NS));
+        if let Some(run) = soon.find(|run| run.done_ns >= time_ns)
+            && run.began_ns >= busy_ns
+        {
+            return (run.began_ns.max(time_ns), run.done_ns);
+        }
+        let (waits_ns, takes_ns) = self.usual_ns.unwrap_or((0, else_ns));
+        let began_ns = time_ns.saturating_add(waits_ns).max(busy_ns);
+        (began_ns, began_ns.saturating_add(takes_ns))
     }
 }
 
@@ -176,13 +223,31 @@ mod tests {
     fn a_request_is_in_force_when_the_recorded_kthread_was_done() {
         let runs = [(10 * MS, 11 * MS, 12 * MS), (20 * MS, 20 * MS, 21 * MS), (30 * MS, 30 * MS, 33 * MS)];
         let kthread = Kthread::of(&events("sugov:1", &runs), &[0, 1]);
-        let check = |request: u64, done: u64| assert_eq!(kthread.done_ns(request, 0), done, "{request}");
+        let check = |request: u64, done: u64| assert_eq!(kthread.work_ns(request, 0, 0).1, done, "{request}");
         check(10 * MS - 20_000, 12 * MS);
         // The cause was recorded after the wake-up.
         check(20 * MS + 50_000, 21 * MS);
         // The recorded kernel asked for nothing then: as long as usual.
         check(25 * MS, 27 * MS);
-        assert_eq!(Kthread::of(&events("sugov:4", &runs), &[0, 1]).done_ns(10 * MS, 5), 10 * MS + 5);
+        assert_eq!(kthread.work_ns(10 * MS, 0, 0).0, 11 * MS);
+        assert!(kthread.asked_before(12 * MS, 11 * MS) && !kthread.asked_before(21 * MS, 11 * MS));
+        // It is at work until then.
+        assert_eq!(kthread.work_ns(25 * MS, 0, 28 * MS), (28 * MS, 29 * MS));
+        assert_eq!(Kthread::of(&events("sugov:4", &runs), &[0, 1]).work_ns(10 * MS, 5, 0).1, 10 * MS + 5);
+    }
+
+    /// A thread that sleeps while the hardware answers is woken by the answer, which is when the clock changes.
+    #[test]
+    fn a_request_is_in_force_when_the_clock_changes() {
+        let mut events =
+            events("sugov:1", &[(10 * MS, 11 * MS, 12 * MS), (15 * MS, 15 * MS, 16 * MS), (20 * MS, 20 * MS, 21 * MS)]);
+        let what = What::Frequency { cpu: 0, freq_khz: 1 };
+        let at = events.list.partition_point(|ev| ev.time_ns <= 15 * MS);
+        events.list.insert(at, Ev { time_ns: 15 * MS, cpu: 0, current: IDLE_TASK, context: Context::Unknown, what });
+        let kthread = Kthread::of(&events, &[0, 1]);
+        assert_eq!(kthread.work_ns(10 * MS, 0, 0), (11 * MS, 15 * MS));
+        assert_eq!(kthread.work_ns(20 * MS, 0, 0), (20 * MS, 21 * MS));
+        assert_eq!(kthread.runs.len(), 2);
     }
 
     #[test]

@@ -16,7 +16,9 @@ use opplab_signals::clock::sched_clock_offset_ns;
 use opplab_signals::decode::{Chain, Decoder, SchedEvent, SchedSink, TaskFields, entered, has_ended};
 use opplab_signals::groups::{Group, GroupFinder, Groups};
 use opplab_signals::summary::{Deadlines, Latencies};
-use opplab_trace::{BySchema, Event, IN_INTERRUPT, ReadOptions, RecordingFiles, SETTINGS_MARK, Schema, TraceFile};
+use opplab_trace::{
+    BySchema, Event, IN_INTERRUPT, POLICY_MARK, ReadOptions, RecordingFiles, SETTINGS_MARK, Schema, TraceFile,
+};
 
 use crate::ReplayError;
 use crate::records::{self, RecordReader, Records};
@@ -92,6 +94,8 @@ pub enum What {
         cpu: u32,
         flags: u32,
         clock_ns: u64,
+        /// Its number among the calls.
+        nth: u32,
     },
     /// A change of control groups, by its place in [`TaskGroups::changes`].
     Group {
@@ -143,6 +147,20 @@ pub struct TaskInfo {
     pub reservation: Option<SchedPolicy>,
     /// When the CPU's stopper moved it while it was `taskset`, ns, and where to: it may no longer be where it was.
     pub tasksets: Vec<(u64, u32)>,
+    /// The CPUs that it may use.
+    pub affinity: Affinity,
+}
+
+/// What a trace has of where a task may run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Affinity {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// On these CPUs from its start to its end.
+    Always(Vec<u32>),
+    /// Several sets after each other.
+    Changes,
 }
 
 impl TaskInfo {
@@ -156,6 +174,7 @@ impl TaskInfo {
             clamps: Vec::new(),
             reservation: None,
             tasksets: Vec::new(),
+            affinity: Affinity::Unknown,
         }
     }
 
@@ -169,6 +188,11 @@ impl TaskInfo {
         if let Some(max) = text("util_max").and_then(|max| max.parse::<u16>().ok()) {
             let min = text("util_min").and_then(|min| min.parse::<u16>().ok());
             self.clamps.push((now_ns, (min.map(|min| min.min(1024)), max.min(1024))));
+        }
+        if let Some(cpus) = text("cpus") {
+            let cpus = Affinity::Always(cpus.split(',').filter_map(|cpu| cpu.parse().ok()).collect());
+            let is_first = self.affinity == Affinity::Unknown;
+            self.affinity = if is_first || self.affinity == cpus { cpus } else { Affinity::Changes };
         }
         let times: [Option<u64>; 3] = ["dl_runtime_ns", "dl_deadline_ns", "dl_period_ns"].map(number);
         if let [Some(runtime_ns), Some(deadline_ns), Some(period_ns)] = times
@@ -312,6 +336,8 @@ pub struct Events {
     pub duration_ns: u64,
     /// `uname -a` of the traced machine; empty if the trace does not have it.
     pub uname: String,
+    /// The policy of a simulated run, as JSON.
+    pub policy: Option<String>,
     /// The first frequency that a governor's or driver's own record calls the current one, by CPU, kHz; with the time.
     pub start_khz: BTreeMap<u32, (u64, u32)>,
     /// What the kernel itself recorded of its run queues' averages.
@@ -497,16 +523,19 @@ impl Builder {
                 let path = String::from_utf8_lossy(path).into_owned();
                 self.group_change(GroupChange::Name { hierarchy, id, path })
             }
-            SchedEvent::UpdateUtil { hook, flags, time } => {
+            SchedEvent::UpdateUtil { cpu, hook, flags, time } => {
                 let number = self.hooks.len() as u32;
                 let (number, callers) = self.hooks.entry(hook).or_insert((number, BTreeMap::new()));
-                *callers.entry(event.cpu & CPU_MASK).or_default() += 1;
+                *callers.entry(cpu.unwrap_or(event.cpu) & CPU_MASK).or_default() += 1;
                 let number = *number;
-                self.records.called(self.now_ns, event.cpu & CPU_MASK);
-                What::UpdateUtil { cpu: number, flags, clock_ns: time }
+                let nth = self.records.called(self.now_ns, event.cpu & CPU_MASK);
+                What::UpdateUtil { cpu: number, flags, clock_ns: time, nth }
             }
             SchedEvent::Mark { text } => {
                 let text = String::from_utf8_lossy(text);
+                if let Some(policy) = text.strip_prefix(POLICY_MARK) {
+                    self.events.policy = Some(policy.trim_end().to_owned());
+                }
                 let settings = text.strip_prefix(SETTINGS_MARK).and_then(|text| text.split_once(' '));
                 let Some((pid, settings)) = settings else { return Some(What::Other) };
                 let task = self.thread(pid.parse().ok()?);

@@ -7,12 +7,15 @@
 //!  ..pelt_rt, ..pelt_dl        of the other classes
 //!  cpu, util, bw_min           what schedutil took of a CPU (its lower bound: bandwidth of deadline tasks)
 //! ```
+//! A simulated run records all that its governors see at each call (`cpu_facts`).
+//!
 //! Only root queues count: those of a group are recognised by their `path`, or by an entity's `myq`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use opplab_kernel::cpufreq::facts::{CpuFacts, RqFacts};
 use opplab_signals::pelt::CpuUtil;
-use opplab_trace::{Event, Schema};
+use opplab_trace::{CPU_FACTS, CPU_FACTS_FIELDS, Event, Schema};
 
 /// The fair class's averages of a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +42,8 @@ struct Cpu {
     util_rt: Vec<(u64, u32)>,
     util_dl: Vec<(u64, u32)>,
     bw_min: Vec<(u64, u32)>,
+    /// With the number of calls before.
+    facts: Vec<(u64, u32, CpuFacts)>,
 }
 
 /// All records of a trace.
@@ -57,6 +62,7 @@ pub(crate) struct RecordReader {
     updates: BTreeMap<i64, Option<u64>>,
     /// By executing CPU: its last call of a governor.
     called_ns: BTreeMap<u32, u64>,
+    nr_calls: u32,
 }
 
 /// A task that joins or leaves a queue's averages lets the governor be called first, then the record be written, within this time
@@ -99,12 +105,24 @@ impl Records {
     pub fn bw_dl(&self, cpu: u32, time_ns: u64) -> Option<u32> {
         last(&self.cpus.get(&cpu)?.bw_min, time_ns, |entry| entry.0).map(|(_, bw)| bw)
     }
+
+    /// All that the governor of `cpu` saw of it in call number `call`, else at `time_ns`, if it was recorded; without the capacity.
+    pub fn facts(&self, cpu: u32, call: Option<u32>, time_ns: u64) -> Option<CpuFacts> {
+        let list = &self.cpus.get(&cpu)?.facts;
+        let seen = match call {
+            Some(call) => last(list, call.into(), |entry| entry.1.into()),
+            None => last(list, time_ns, |entry| entry.0),
+        };
+        seen.map(|(_, _, facts)| facts)
+    }
 }
 
 impl RecordReader {
-    /// `by_cpu` calls a governor.
-    pub(crate) fn called(&mut self, time_ns: u64, by_cpu: u32) {
+    /// `by_cpu` calls a governor; the call's number.
+    pub(crate) fn called(&mut self, time_ns: u64, by_cpu: u32) -> u32 {
         self.called_ns.insert(by_cpu, time_ns);
+        self.nr_calls += 1;
+        self.nr_calls - 1
     }
 
     /// The last call of a governor by `cpu`, if a record at `time_ns` follows it.
@@ -119,6 +137,11 @@ impl RecordReader {
         let average = |place: Option<usize>| value(place).and_then(|value| u32::try_from(value).ok());
         if let Role::Entity { group } = *role {
             self.groups.extend(event.int(group).filter(|&group| group != 0));
+            return Some(());
+        }
+        if let Role::Facts(places) = *role {
+            let (cpu, facts) = facts_of(&places, event)?;
+            self.records.cpus.entry(cpu & 0xffff).or_default().facts.push((time_ns, self.nr_calls, facts));
             return Some(());
         }
         let Role::Queue { of, cpu, util, runnable, load, queue, path } = *role else { return None };
@@ -187,10 +210,45 @@ pub(crate) enum Of {
     Bandwidth,
 }
 
+/// The CPU and the facts of a simulated run's event.
+fn facts_of(places: &[usize; CPU_FACTS_FIELDS.len()], event: &Event<'_>) -> Option<(u32, CpuFacts)> {
+    let mut values = [0; CPU_FACTS_FIELDS.len()];
+    for (value, &place) in values.iter_mut().zip(places) {
+        *value = event.int(place)? as u64;
+    }
+    let [
+        cpu,
+        util_cfs,
+        util_cfs_boost,
+        idle_calls,
+        util_rt,
+        util_dl,
+        util_irq,
+        dl_running_bw,
+        clamps @ ..,
+        rt_runnable,
+    ] = values;
+    let [uclamp_min, uclamp_max, uclamp_used] = clamps;
+    let rq = RqFacts {
+        util_rt,
+        util_dl,
+        util_irq,
+        dl_running_bw,
+        uclamp_min,
+        uclamp_max,
+        uclamp_used: uclamp_used != 0,
+        rt_runnable: rt_runnable != 0,
+        ..RqFacts::default()
+    };
+    Some((cpu as u32, CpuFacts { rq, util_cfs, util_cfs_boost, idle_calls }))
+}
+
 /// What an event is to the records, with the places of its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Other,
+    /// Of a simulated run: the places of [`CPU_FACTS_FIELDS`].
+    Facts([usize; CPU_FACTS_FIELDS.len()]),
     /// Of an entity: the place of the queue that it owns.
     Entity {
         group: usize,
@@ -209,6 +267,14 @@ pub(crate) enum Role {
 impl Role {
     pub(crate) fn of(schema: &Schema) -> Self {
         let place = |names: &[&str]| names.iter().find_map(|name| schema.field_index(name));
+        if schema.name == CPU_FACTS {
+            let places = CPU_FACTS_FIELDS.map(|name| schema.field_index(name));
+            return places
+                .iter()
+                .all(Option::is_some)
+                .then(|| Role::Facts(places.map(Option::unwrap_or_default)))
+                .unwrap_or(Role::Other);
+        }
         if let Some(group) = place(&["myq"]) {
             return Role::Entity { group };
         }

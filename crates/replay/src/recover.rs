@@ -30,7 +30,7 @@ use opplab_model::workload::{DeviceSpec, Op, PhaseSpec, SchedPolicy, TaskSpec, W
 use opplab_signals::groups::{Group, ROOT};
 
 use crate::costs::TRAIN_GAP_NS;
-use crate::events::{Context, Ev, Events, Left, TaskInfo, What};
+use crate::events::{Affinity, Context, Ev, Events, Left, TaskInfo, What};
 use crate::measure::Window;
 use crate::periods::{Trains, expiries, together};
 use crate::tick::{DUE_NS, since_tick_ns};
@@ -288,7 +288,7 @@ impl<'a> Reader<'a> {
             ns
         } else {
             let reference = cluster.reference_khz();
-            let khz = cluster.opp_for(freq_khz).khz;
+            let khz = machine.clock_khz(cluster, freq_khz);
             let scale = u128::from(khz) * u128::from(cluster.capacity);
             (u128::from(ns) * scale / (u128::from(reference) * 1024)) as u64
         };
@@ -762,7 +762,11 @@ fn write(
             ops.push(Op::SemWait { sem: first_sem + index });
         }
         ops.push(Op::Exit);
-        let cpus = bound_cpu(&info.name).filter(|&cpu| cpu < nr_cpus).map(|cpu| cpu_set(workload, &[cpu]));
+        let known = match &info.affinity {
+            Affinity::Always(cpus) => cpus.iter().copied().filter(|&cpu| cpu < nr_cpus).collect(),
+            Affinity::Unknown | Affinity::Changes => Vec::from_iter(bound_cpu(&info.name).filter(|&cpu| cpu < nr_cpus)),
+        };
+        let cpus = (!known.is_empty()).then(|| cpu_set(workload, &known));
         // Several tasks may have one name.
         let nth = names.entry(info.name.clone()).or_default();
         *nth += 1;

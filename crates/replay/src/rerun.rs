@@ -306,7 +306,10 @@ impl Replay {
         let first = First::of(&files.trace).map_err(trace)?;
         let found = first.half_life(&files.trace, Some(&files), Some(&setup.machine), recorded.half_life_ms);
         let (half_life_ms, note) = found.map_err(trace)?;
-        setup.policy.pelt_half_life_ms = half_life_ms;
+        // A proposal may have made it of the configured one.
+        if setup.policy.half_life_ms() != half_life_ms {
+            setup.policy.pelt_half_life_ms = half_life_ms;
+        }
         setup.notes.extend(note);
         let states = IdleStates::of_files(&files, &setup.machine);
         if events.number_idle_states(|cpu, state| states.number(cpu, state)) && has_machine {
@@ -349,7 +352,8 @@ impl Replay {
             seed: 1,
             duration_ns: events.duration_ns.max(1),
         };
-        if boosted_by_build(&case).map_err(|error| ReplayError::Input(error.0))? {
+        // A simulated run states its gates.
+        if events.policy.is_none() && boosted_by_build(&case).map_err(|error| ReplayError::Input(error.0))? {
             setup.notes.push(BOOSTED.into());
         }
         let workload = case.workload;

@@ -13,10 +13,12 @@ use opplab_kernel::cpufreq::governors::GovernorId;
 use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
 use opplab_kernel::profile::{KernelProfile, profile_names};
 use opplab_kernel::release;
+use opplab_model::experiment::policy_from_json;
 use opplab_model::machine::{IdleState, InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 use opplab_model::policy_values::{EnergyModelSource, SetLimit};
-use opplab_sim::Wakes;
+use opplab_model::variation::Variation;
+use opplab_sim::{Wakes, driver_of};
 use opplab_trace::RecordingFiles;
 
 use crate::calls::told_ticks;
@@ -70,17 +72,7 @@ pub struct Recorded {
 impl Recorded {
     /// Makes the driver the machine's own.
     fn drive(&self, machine: &mut Machine) -> Result<(), ReplayError> {
-        let Some(wanted) = self.driver.as_deref().filter(|&wanted| wanted != machine.cpufreq.driver.name) else {
-            return Ok(());
-        };
-        if let Some(other) = machine.other_drivers.iter_mut().find(|other| other.driver.name == wanted) {
-            std::mem::swap(&mut machine.cpufreq, other);
-            return Ok(());
-        }
-        let known =
-            std::iter::once(&machine.cpufreq).chain(&machine.other_drivers).map(|driver| driver.driver.entry().name);
-        let known = known.collect::<Vec<_>>().join(", ");
-        Err(ReplayError::Input(format!("machine {} has no cpufreq driver `{wanted}` (it has {known})", machine.name)))
+        self.driver.as_deref().map_or(Ok(()), |wanted| drive_by(machine, wanted))
     }
 
     /// The kernel profile, if it is given.
@@ -92,6 +84,21 @@ impl Recorded {
         let known = profile_names().collect::<Vec<_>>().join(", ");
         Err(ReplayError::Input(format!("unknown kernel profile `{wanted}` (there are {known})")))
     }
+}
+
+/// Makes driver `wanted` the machine's own.
+fn drive_by(machine: &mut Machine, wanted: &str) -> Result<(), ReplayError> {
+    if wanted == machine.cpufreq.driver.name {
+        return Ok(());
+    }
+    if let Some(other) = machine.other_drivers.iter_mut().find(|other| other.driver.name == wanted) {
+        std::mem::swap(&mut machine.cpufreq, other);
+        return Ok(());
+    }
+    let known =
+        std::iter::once(&machine.cpufreq).chain(&machine.other_drivers).map(|driver| driver.driver.entry().name);
+    let known = known.collect::<Vec<_>>().join(", ");
+    Err(ReplayError::Input(format!("machine {} has no cpufreq driver `{wanted}` (it has {known})", machine.name)))
 }
 
 /// Opens a recording.
@@ -185,6 +192,17 @@ fn recorded_policy(uname: &str) -> Policy {
     policy
 }
 
+/// The policy that a simulated run states in its trace. How its programs varied is in their recovered work.
+fn stated_policy(events: &Events, notes: &mut Vec<String>) -> Option<Policy> {
+    match policy_from_json("policy", events.policy.as_deref()?) {
+        Ok(policy) => Some(Policy { label: "recorded".into(), variation: Variation::None, ..policy }),
+        Err(error) => {
+            notes.push(format!("the trace's own policy is not used, as of another version: {error}"));
+            None
+        }
+    }
+}
+
 /// The file of a recording with the command line of its emulator.
 const EMULATOR: &str = "qemu_cmdline.txt";
 /// What is in it where the CPUs are interpreted, as fast at every clock.
@@ -209,32 +227,47 @@ impl Setup {
     /// # Errors
     /// [`ReplayError::Input`] if the machine or the profiles have no such driver or kernel.
     pub fn of_machine(mut machine: Machine, events: &Events, recorded: &Recorded) -> Result<Self, ReplayError> {
-        let mut policy = recorded_policy(&events.uname);
         let mut notes = Vec::new();
-        recorded.drive(&mut machine)?;
+        let stated = stated_policy(events, &mut notes);
+        let is_stated = stated.is_some();
+        let mut policy = stated.unwrap_or_else(|| recorded_policy(&events.uname));
         match (recorded.kernel()?, profile_of(&events.uname)) {
             (Some(kernel), _) => kernel.clone_into(&mut policy.kernel),
             (None, Some(kernel)) => policy.kernel = kernel,
+            (None, None) if is_stated => {}
             (None, None) => notes.push(format!(
                 "the trace does not name its kernel: {} is assumed (`replay` takes --recorded-kernel)",
                 policy.kernel
             )),
         }
-        if let Some(ticks) = told_ticks(events, 0) {
-            policy.hz = u32::try_from(1_000_000_000 / ticks.period_ns.max(1)).unwrap_or(policy.hz);
-        }
-        let changes = events.list.iter().any(|ev| matches!(ev.what, What::Frequency { .. }));
-        if !changes {
-            policy.governor = "performance".into();
+        if !is_stated {
+            if let Some(ticks) = told_ticks(events, 0) {
+                policy.hz = u32::try_from(1_000_000_000 / ticks.period_ns.max(1)).unwrap_or(policy.hz);
+            }
+            if !events.list.iter().any(|ev| matches!(ev.what, What::Frequency { .. })) {
+                policy.governor = "performance".into();
+            }
         }
         match &recorded.governor {
-            Some(governor) => policy.governor.clone_from(governor),
-            None => notes.push(format!(
+            Some(governor) if *governor != policy.governor => {
+                policy.governor.clone_from(governor);
+                policy.tunables.clear();
+            }
+            None if !is_stated => notes.push(format!(
                 "the trace does not name its governor: {} is assumed (`replay` takes --recorded-governor)",
                 policy.governor
             )),
+            _ => {}
         }
-        if recorded.driver.is_none() && !machine.other_drivers.is_empty() {
+        let driver = recorded.driver.clone().unwrap_or_else(|| std::mem::take(&mut policy.driver));
+        if driver.is_empty() {
+            let taken = driver_of(&machine, &policy).driver.name;
+            drive_by(&mut machine, taken)?;
+        } else {
+            drive_by(&mut machine, &driver)?;
+        }
+        policy.driver.clear();
+        if !is_stated && recorded.driver.is_none() && !machine.other_drivers.is_empty() {
             let others = machine.other_drivers.iter().map(|driver| driver.driver.entry().name);
             notes.push(format!(
                 "the trace does not name its cpufreq driver: {} is assumed (`replay` takes --recorded-driver: {})",
@@ -255,8 +288,14 @@ impl Setup {
                     machine.cpufreq.driver, policy.governor
                 ));
             }
+        } else if is_stated && machine.invariance != InvarianceSource::FreqChange {
+            notes.push(
+                "the trace has the clocks that the hardware granted; an open loop has no firmware and takes requests \
+                 for clocks (--mode closed has it)"
+                    .to_owned(),
+            );
         }
-        let governor_known = recorded.governor.is_some();
+        let governor_known = is_stated || recorded.governor.is_some();
         let told_khz: Vec<Option<u32>> = machine
             .policies()
             .iter()

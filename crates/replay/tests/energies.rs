@@ -46,7 +46,7 @@ fn meters_tasks_and_traces_have_one_energy() {
         classes.for_each(|on: &mut ClassOn| on.power = 1024);
         // A governor that the drawn driver does not have is refused.
         let Ok(outcome) = run(&case, &mut NullSink) else { continue };
-        let trace = RunTrace::new(&case.machine, outcome.task_names.clone(), case.policy.half_life_ms(), false);
+        let trace = RunTrace::new(&case.machine, outcome.task_names.clone(), &case.policy, false);
         let mut sinks = Tee(trace, TaskEnergy::new(&case.machine));
         run(&case, &mut sinks).unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
         let Tee(mut trace, used) = sinks;

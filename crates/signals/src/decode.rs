@@ -129,8 +129,9 @@ pub enum SchedEvent<'e> {
         cluster: u32,
         state: Option<usize>,
     },
-    /// A probe on a governor's `update_util_data` hook: its arguments under the kernel's names.
+    /// A probe on a governor's `update_util_data` hook: its arguments under the kernel's names; `cpu`: of simulated runs, whose it is.
     UpdateUtil {
+        cpu: Option<u32>,
         hook: i64,
         flags: u32,
         time: u64,
@@ -268,8 +269,9 @@ fn look_up(schema: &Schema) -> (Decode, Places<7>) {
         "hrtimer_expire_entry" => (&["hrtimer", "function"], |f| Some(E::Timer { tick: f.is_tick() })),
         "power_rail" => (&["name", "energy_uj"], |f| Some(E::Rail { name: f.text(0)?, energy_uj: f.int(1)? as u64 })),
         "print" | "tracing_mark_write" => (&["buf"], |f| Some(E::Mark { text: f.text(0).unwrap_or_default() })),
-        _ if is_hook() => (&["hook", "flags", "time"], |f| {
-            Some(E::UpdateUtil { hook: f.int(0)?, flags: f.int(1)? as u32, time: f.int(2)? as u64 })
+        _ if is_hook() => (&["hook", "flags", "time", "cpu_id"], |f| {
+            let (hook, flags, time) = (f.int(0)?, f.int(1)? as u32, f.int(2)? as u64);
+            Some(E::UpdateUtil { hook, flags, time, cpu: f.cpu(3) })
         }),
         _ => (&[], |_| None),
     };

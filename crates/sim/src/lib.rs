@@ -10,7 +10,7 @@ mod observe;
 mod run;
 mod sched;
 
-pub use cpufreq::freq_policy::{CpufreqFacts, cpufreq_facts};
+pub use cpufreq::freq_policy::{CpufreqFacts, cpufreq_facts, driver_of};
 pub use hardware::points::{OperatingPoint, POINT_STEP_KHZ};
 pub use observe::{by_group, check, decisions, psi, sink, smt_sharing, task_energy, why_slow};
 pub use opplab_model::start::{Start, Wakes};

@@ -14,12 +14,17 @@
 
 use std::collections::BTreeMap;
 
-use opplab_model::event::{Event, ExpiredTimer, IDLE_TASK, Metered, PlacementRule, Sink, TaskState};
+use opplab_kernel::cpufreq::facts::CpuFacts;
+use opplab_model::event::{Event, ExpiredTimer, IDLE_TASK, Metered, PlacementRule, Sink, TaskState, UtilReport};
+use opplab_model::experiment::policy_to_json;
 use opplab_model::groups::GroupSpec;
 use opplab_model::machine::Machine;
+use opplab_model::policy::Policy;
 use opplab_model::workload::SchedPolicy;
 use opplab_trace::write::{Annotation, EventId, PerfettoWriter, TraceBuilder, TrackId};
-use opplab_trace::{HALF_LIFE_MARK, Kind, SETTINGS_MARK, TICK_TIMER, Trace, Value};
+use opplab_trace::{
+    CPU_FACTS, CPU_FACTS_FIELDS, HALF_LIFE_MARK, Kind, POLICY_MARK, SETTINGS_MARK, TICK_TIMER, Trace, Value,
+};
 
 use crate::reasons::{Notes, Reasons, RunNames};
 
@@ -105,6 +110,8 @@ struct InternalIds {
     request: EventId,
     placement: EventId,
     activation: EventId,
+    update_util: EventId,
+    cpu_facts: EventId,
 }
 
 /// Something without a length, on a track of its CPU.
@@ -163,6 +170,8 @@ pub struct RunTrace {
     /// The clamps that tasks asked for last, and those of the last mark of each.
     clamps: BTreeMap<u32, Asked>,
     noted_clamps: BTreeMap<u32, Asked>,
+    /// What the last event has of what governors see of each CPU.
+    facts: Vec<Option<CpuFacts>>,
     /// A switch of a runnable task to idle; who took the task away shows by what comes next.
     to_idle: Option<ToIdle>,
 }
@@ -191,9 +200,9 @@ fn pid(task: u32) -> i32 {
 }
 
 impl RunTrace {
-    /// A trace of `machine` and the tasks of these names, by index, with a mark of load tracking's half-life. With `tracks` it
+    /// A trace of `machine` and the tasks of these names, by index, with marks of the policy and of load tracking's half-life. With `tracks` it
     /// keeps what [`Self::into_perfetto`] makes tracks of.
-    pub fn new(machine: &Machine, names: Vec<String>, half_life_ms: u32, tracks: bool) -> Self {
+    pub fn new(machine: &Machine, names: Vec<String>, policy: &Policy, tracks: bool) -> Self {
         let nr_cpus = machine.nr_cpus();
         let mut builder = TraceBuilder::new(nr_cpus as u32);
         for (task, name) in names.iter().enumerate() {
@@ -234,8 +243,10 @@ impl RunTrace {
                 &[("ip", Kind::Int { signed: false, hex: true }), ("buf", Kind::Text)],
             ),
         };
-        let half_life = format!("{HALF_LIFE_MARK}{half_life_ms}");
-        builder.push(ids.mark, 0, 0, 0, &[Value::U64(0), Value::Str(half_life.as_bytes())]);
+        let half_life = format!("{HALF_LIFE_MARK}{}", policy.half_life_ms());
+        for text in [half_life, format!("{POLICY_MARK}{}", policy_to_json(policy))] {
+            builder.push(ids.mark, 0, 0, 0, &[Value::U64(0), Value::Str(text.as_bytes())]);
+        }
         let internal = Self::declare_internal(&mut builder);
         for (index, cluster) in (0u64..).zip(&machine.clusters) {
             builder.push(internal.cluster_idle, 0, cluster.cpus[0], 0, &[uint(AWAKE), uint(index)]);
@@ -259,6 +270,7 @@ impl RunTrace {
             prios: Vec::new(),
             clamps: BTreeMap::new(),
             noted_clamps: BTreeMap::new(),
+            facts: vec![None; nr_cpus],
             to_idle: None,
         }
     }
@@ -326,6 +338,12 @@ impl RunTrace {
                     ("slack", SIGNED),
                 ],
             ),
+            update_util: builder.event(
+                "opplab",
+                "cpufreq_update_util",
+                &[("cpu_id", UNSIGNED), ("hook", UNSIGNED), ("time", UNSIGNED), ("flags", UNSIGNED)],
+            ),
+            cpu_facts: builder.event("opplab", CPU_FACTS, &CPU_FACTS_FIELDS.map(|name| (name, UNSIGNED))),
         }
     }
 
@@ -696,6 +714,11 @@ impl Sink for RunTrace {
         self.note_clamps(now_ns, task);
     }
 
+    fn affinity(&mut self, now_ns: u64, task: u32, cpus: Option<&[u32]>) {
+        let cpus = cpus.map(|cpus| cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
+        self.note_settings(now_ns, task, &format!("cpus={}", cpus.as_deref().unwrap_or("-")));
+    }
+
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer) {
         let address = match timer {
             ExpiredTimer::Tick => TICK_TIMER + u64::from(cpu),
@@ -707,6 +730,36 @@ impl Sink for RunTrace {
 
     fn freq_scale(&mut self, now_ns: u64, cpu: u32, scale: u64, open_ns: u64) {
         self.push(self.ids.freq_scale, now_ns, cpu, &[uint(scale), uint(cpu), uint(open_ns)]);
+    }
+
+    fn wants_reports(&self) -> bool {
+        true
+    }
+
+    fn report(&mut self, now_ns: u64, report: &UtilReport<'_>) {
+        for &(cpu, facts) in report.members {
+            let known = &mut self.facts[cpu as usize];
+            if known.replace(facts) != Some(facts) {
+                let rq = facts.rq;
+                let values = [
+                    u64::from(cpu),
+                    facts.util_cfs,
+                    facts.util_cfs_boost,
+                    facts.idle_calls,
+                    rq.util_rt,
+                    rq.util_dl,
+                    rq.util_irq,
+                    rq.dl_running_bw,
+                    rq.uclamp_min,
+                    rq.uclamp_max,
+                    rq.uclamp_used.into(),
+                    rq.rt_runnable.into(),
+                ];
+                self.push(self.internal.cpu_facts, now_ns, report.here, &values.map(Value::U64));
+            }
+        }
+        let values = [report.cpu.into(), report.cpu.into(), report.clock_ns, report.flags.into()].map(Value::U64);
+        self.push(self.internal.update_util, now_ns, report.here, &values);
     }
 
     fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64) {
@@ -739,7 +792,7 @@ mod tests {
     fn lines(policies: &[SchedPolicy], events: &[Event]) -> Vec<String> {
         let machine = (0..).map(|seed| Swarm::default().machine(seed)).find(|machine| machine.nr_cpus() > 1).unwrap();
         let names = ["a", "b", "c", "d", "e"].map(String::from).to_vec();
-        let mut sink = RunTrace::new(&machine, names, 32, false);
+        let mut sink = RunTrace::new(&machine, names, &Policy::default(), false);
         for (task, &policy) in (0..).zip(policies) {
             sink.policy(0, task, policy);
         }

@@ -363,9 +363,31 @@ pub const TICK_TIMER: u64 = 0xffff_9000_0000_0000;
 /// What stands before the half-life of load tracking, in ms, in the mark at the start of a simulated run's trace.
 pub const HALF_LIFE_MARK: &str = "opplab: pelt_half_life_ms=";
 
+/// What stands before the policy of a simulated run, as JSON of crate `model`, in the mark at the start of its trace.
+pub const POLICY_MARK: &str = "opplab: policy ";
+
 /// What stands before a task's pid and settings in marks of a simulated run's trace: `util_min=300 util_max=1024` (`-`: not set),
-/// or `dl_runtime_ns=1000000 dl_deadline_ns=5000000 dl_period_ns=5000000 dl_reclaim=0`. No event of the kernel has them.
+/// or the CPUs that it may use, `cpus=0,4` (`-`: all), or `dl_runtime_ns=1000000 dl_deadline_ns=5000000 dl_period_ns=5000000 dl_reclaim=0`. No event of the kernel has them.
 pub const SETTINGS_MARK: &str = "opplab: task ";
+
+/// In a simulated run's trace: what a governor sees of a CPU, where it changed since the last such event. The fields are those
+/// of crate `kernel`'s `CpuFacts` without the capacity.
+pub const CPU_FACTS: &str = "cpu_facts";
+/// The fields of [`CPU_FACTS`].
+pub const CPU_FACTS_FIELDS: [&str; 12] = [
+    "cpu_id",
+    "util_cfs",
+    "util_cfs_boost",
+    "idle_calls",
+    "util_rt",
+    "util_dl",
+    "util_irq",
+    "dl_running_bw",
+    "uclamp_min",
+    "uclamp_max",
+    "uclamp_used",
+    "rt_runnable",
+];
 
 impl Trace {
     /// The table of event `name`.

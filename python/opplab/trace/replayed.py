@@ -37,9 +37,11 @@ def between_points(path: Path, machine: _opplab.Machine) -> list[str]:
         own = events.filter(events["cpu_id"].is_in(cpus_in(cluster["cpus"])))["state"].unique()
         others = own.filter(~own.is_in([opp["khz"] for opp in cluster["opps"]]))
         if len(others):
+            counted = "residency and energy count" if cluster["opps_only"] else "residency counts"
+            exact = "the mean clock as recorded" if cluster["opps_only"] else "energy and the mean clock as recorded"
             said.append(
                 f"{len(others)} of {len(own)} recorded clocks of {cluster['name']} are none of its operating points "
-                f"on {machine.name}: residency and energy count them as the next higher one, the mean clock as recorded"
+                f"on {machine.name}: {counted} them as the next higher one, {exact}"
             )
     return said
 

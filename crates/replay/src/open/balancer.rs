@@ -28,7 +28,7 @@ impl<H: HalfLife> nohz::Host for Balancer<'_, '_, H> {
         let decayed = *others >> PERIOD_SHIFT != now_ns >> PERIOD_SHIFT;
         *others = now_ns;
         if self.run.signals.take_changed(cpu) || decayed {
-            self.run.call(Call { time_ns: self.time_ns, here, cpu, flags: 0, clock_ns: None });
+            self.run.call(Call { time_ns: self.time_ns, here, cpu, flags: 0, told: None });
         }
         self.run.signals.has_blocked(cpu)
     }

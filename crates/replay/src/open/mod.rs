@@ -108,6 +108,8 @@ struct Run<'a, H> {
     fair_server: bool,
     /// The scheduler's clock at the first event; load tracking reads 0 as "never".
     clock_ns: u64,
+    /// What is added to recorded clocks of run queues: the lift off 0.
+    lift_ns: u64,
     tick_ns: u64,
     /// Until then the governors only watch, and the recorded frequencies hold: what was before the trace is not known.
     settled_ns: u64,
@@ -170,6 +172,7 @@ impl<'a, H: HalfLife> Run<'a, H> {
                 cur_khz: fixed.unwrap_or(cur_khz),
                 kthread: Kthread::of(events, cpus),
                 due_ns: None,
+                sets: None,
             });
         }
         let nr = machine.nr_cpus();
@@ -206,7 +209,8 @@ impl<'a, H: HalfLife> Run<'a, H> {
             })
             .collect();
         // A clock of 0 reads as "never".
-        let clock_ns = events.sched_clock_ns.unwrap_or(0).max(tick_ns);
+        let sched_clock_ns = events.sched_clock_ns.unwrap_or(0);
+        let clock_ns = sched_clock_ns.max(tick_ns);
         let ticks = find_ticks(events, tick_ns, clock_ns);
         let mut signals = PeltReplay::new(&pelt, 0, (|_: &Sample| {}) as fn(&Sample));
         signals.set_ticks(ticks);
@@ -231,6 +235,7 @@ impl<'a, H: HalfLife> Run<'a, H> {
             tick_ns,
             settled_ns: window_start_ns(events.duration_ns),
             clock_ns,
+            lift_ns: clock_ns - sched_clock_ns,
             ticks,
             single_state_tick: profile.single_state_tick,
             next_tick_ns: last_tick_ns.saturating_add(tick_ns).saturating_sub(clock_ns),
@@ -371,13 +376,17 @@ impl<'a, H: HalfLife> Run<'a, H> {
             // The utilisation is the recorded one: it followed the recorded frequency.
             What::Frequency { cpu, freq_khz } if cpu < nr => {
                 self.signals.frequency(now, ev.cpu, cpu, freq_khz);
-                if ev.time_ns < self.settled_ns {
-                    self.follow(self.policy_of[cpu as usize], freq_khz, ev.time_ns);
+                let index = self.policy_of[cpu as usize];
+                // What was asked for before is recorded, too.
+                let under_way = || self.policies[index].kthread.asked_before(ev.time_ns, self.settled_ns);
+                if ev.time_ns < self.settled_ns || under_way() {
+                    self.follow(index, freq_khz, ev.time_ns);
                 }
                 return;
             }
-            What::UpdateUtil { cpu, flags, clock_ns } if cpu < nr => {
-                self.calls.push(Call { time_ns: ev.time_ns, here: ev.cpu, cpu, flags, clock_ns: Some(clock_ns) });
+            What::UpdateUtil { cpu, flags, clock_ns, nth } if cpu < nr => {
+                let clock_ns = clock_ns.saturating_add(self.lift_ns);
+                self.calls.push(Call { time_ns: ev.time_ns, here: ev.cpu, cpu, flags, told: Some((clock_ns, nth)) });
                 return;
             }
             _ => return,
@@ -404,10 +413,10 @@ impl<'a, H: HalfLife> Run<'a, H> {
             _ => None,
         };
         if let Some(cpu) = of_class {
-            self.call(Call { time_ns: told_ns, here: ev.cpu, cpu, flags: 0, clock_ns: None });
+            self.call(Call { time_ns: told_ns, here: ev.cpu, cpu, flags: 0, told: None });
         }
         if let Some(cpu) = iowait {
-            self.call(Call { time_ns: told_ns, here: ev.cpu, cpu, flags: SCHED_CPUFREQ_IOWAIT, clock_ns: None });
+            self.call(Call { time_ns: told_ns, here: ev.cpu, cpu, flags: SCHED_CPUFREQ_IOWAIT, told: None });
         }
         self.changed(told_ns, ev.cpu);
         match ev.what {

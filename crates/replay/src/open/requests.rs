@@ -27,8 +27,8 @@ pub(super) struct Call {
     pub(super) here: u32,
     pub(super) cpu: u32,
     pub(super) flags: u32,
-    /// The scheduler's clock that it was given, if that was recorded.
-    pub(super) clock_ns: Option<u64>,
+    /// What was recorded of it: the scheduler's clock that it was given, and its number.
+    pub(super) told: Option<(u64, u32)>,
 }
 
 impl<H: HalfLife> Run<'_, H> {
@@ -42,18 +42,18 @@ impl<H: HalfLife> Run<'_, H> {
     pub(super) fn changed(&mut self, time_ns: u64, here: u32) {
         for cpu in 0..self.cpus.len() as u32 {
             if self.signals.take_changed(cpu) {
-                self.call(Call { time_ns, here, cpu, flags: 0, clock_ns: None });
+                self.call(Call { time_ns, here, cpu, flags: 0, told: None });
             }
         }
     }
 
     /// A governor is called for a CPU.
     pub(super) fn call(&mut self, call: Call) {
-        let Call { time_ns, here, cpu, flags, clock_ns } = call;
+        let Call { time_ns, here, cpu, flags, told } = call;
         self.signals.update(self.clock(time_ns), cpu);
-        let now_ns = clock_ns.unwrap_or(self.clock(time_ns));
+        let now_ns = told.map_or(self.clock(time_ns), |(clock_ns, _)| clock_ns);
         let index = self.policy_of[cpu as usize];
-        let FreqPolicy { cpus: members, governor, worker, limits, cur_khz, kthread, due_ns } =
+        let FreqPolicy { cpus: members, governor, worker, limits, cur_khz, kthread, due_ns, sets } =
             &mut self.policies[index];
         match worker {
             Worker::Nobody => return,
@@ -78,6 +78,7 @@ impl<H: HalfLife> Run<'_, H> {
             fair_server: self.fair_server,
             records: self.records,
             time_ns,
+            call: told.map(|(_, call)| call),
         };
         let member = members.iter().position(|&other| other == cpu).unwrap_or(0);
         let report = Report { time_ns: now_ns, cpu: member, flags, policy: facts };
@@ -101,7 +102,7 @@ impl<H: HalfLife> Run<'_, H> {
             }
             Some(Request::QueueWork) => {
                 let work_ns = self.machine.costs.sugov_work_ns + self.machine.cpufreq.switch_ns;
-                *due_ns = Some(kthread.done_ns(time_ns, work_ns));
+                *due_ns = Some(kthread.work_ns(time_ns, work_ns, sets.map_or(0, |(done_ns, _)| done_ns)));
             }
             _ => {}
         }
@@ -127,10 +128,11 @@ impl<H: HalfLife> Run<'_, H> {
             fair_server: self.fair_server,
             records: self.records,
             time_ns: began_ns,
+            call: None,
         };
         let report = Report { time_ns: now_ns, cpu: 0, flags: 0, policy };
         if governor.update_util(&report, &view, None) == Some(Request::QueueWork) {
-            *due_ns = Some(began_ns);
+            *due_ns = Some((began_ns, began_ns));
             self.work_until(time_ns);
         }
     }
@@ -149,16 +151,23 @@ impl<H: HalfLife> Run<'_, H> {
         self.set(index, time_ns);
     }
 
-    /// The works that are done up to `time_ns`: a kthread sets what its governor wants, a sample is taken.
+    /// The works up to `time_ns`: a kthread takes what its governor wants and sets it, a sample is taken.
     pub(super) fn work_until(&mut self, time_ns: u64) {
         for index in 0..self.policies.len() {
-            if let Some(due_ns) = self.policies[index].due_ns.take_if(|due| *due <= time_ns) {
-                self.work(index, due_ns);
+            loop {
+                let FreqPolicy { due_ns, sets, .. } = &mut self.policies[index];
+                if let Some((done_ns, khz)) = sets.take_if(|(done_ns, _)| *done_ns <= time_ns) {
+                    self.sets(index, done_ns, khz);
+                } else if let Some((began_ns, done_ns)) = due_ns.take_if(|(began_ns, _)| *began_ns <= time_ns) {
+                    self.work(index, began_ns, done_ns);
+                } else {
+                    break;
+                }
             }
         }
     }
 
-    pub(super) fn work(&mut self, index: usize, time_ns: u64) {
+    fn work(&mut self, index: usize, began_ns: u64, done_ns: u64) {
         let FreqPolicy { cpus: members, governor, cur_khz, .. } = &mut self.policies[index];
         let view = View {
             signals: &self.signals,
@@ -166,11 +175,14 @@ impl<H: HalfLife> Run<'_, H> {
             members,
             fair_server: self.fair_server,
             records: self.records,
-            time_ns,
+            time_ns: began_ns,
+            call: None,
         };
-        let wanted = governor.work(*cur_khz, &view);
-        let settled = time_ns >= self.settled_ns;
-        if let Some(khz) = wanted.filter(|khz| settled && *khz != self.policies[index].cur_khz) {
+        self.policies[index].sets = governor.work(*cur_khz, &view).map(|khz| (done_ns, khz));
+    }
+
+    fn sets(&mut self, index: usize, time_ns: u64, khz: u32) {
+        if time_ns >= self.settled_ns && khz != self.policies[index].cur_khz {
             self.policies[index].cur_khz = khz;
             self.set(index, time_ns);
         }

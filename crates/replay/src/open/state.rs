@@ -23,8 +23,10 @@ pub(super) struct FreqPolicy {
     pub(super) limits: FreqLimits,
     pub(super) cur_khz: u32,
     pub(super) kthread: Kthread,
-    /// When the request that is under way is in force.
-    pub(super) due_ns: Option<u64>,
+    /// When the work of the last request begins, and when what it takes is in force.
+    pub(super) due_ns: Option<(u64, u64)>,
+    /// When the clock is another one, and which, kHz.
+    pub(super) sets: Option<(u64, u32)>,
 }
 
 pub(super) struct CpuState {
@@ -58,12 +60,18 @@ pub(super) struct View<'a, H> {
     pub(super) records: &'a Records,
     /// Time of the events.
     pub(super) time_ns: u64,
+    /// The number of the recorded call.
+    pub(super) call: Option<u32>,
 }
 
 impl<H: HalfLife> SugovFacts for View<'_, H> {
     fn cpu(&self, index: usize) -> CpuFacts {
         let cpu = self.members[index];
         let state = &self.cpus[cpu as usize];
+        if let Some(seen) = self.records.facts(cpu, self.call, self.time_ns) {
+            let rq = RqFacts { capacity: state.capacity, ..seen.rq };
+            return CpuFacts { rq, ..seen };
+        }
         let mut util = self.signals.cpu_util(cpu);
         self.records.correct(cpu, self.time_ns, &mut util);
         let util_cfs = util.util_avg.max(util.util_est.into());
@@ -85,6 +93,9 @@ impl<H: HalfLife> SugovFacts for View<'_, H> {
 
     fn dl_running_bw(&self, index: usize) -> u64 {
         let cpu = self.members[index];
+        if let Some(seen) = self.records.facts(cpu, self.call, self.time_ns) {
+            return seen.rq.dl_running_bw;
+        }
         if let Some(bw) = self.records.bw_dl(cpu, self.time_ns) {
             return u64::from(bw) << (BW_SHIFT - SCHED_CAPACITY_SHIFT);
         }

@@ -146,7 +146,7 @@ impl ActiveHwp {
 }
 
 /// The driver that `policy` names; the machine's own, if none: of two modes the one that has the governor.
-pub(crate) fn driver_of(machine: &Machine, policy: &Policy) -> Cpufreq {
+pub fn driver_of(machine: &Machine, policy: &Policy) -> Cpufreq {
     let own = machine.driver(&policy.driver).expect("check_case() has refused other drivers");
     let generic = PstatePolicy::named(&policy.governor).is_none();
     let passive = match own.driver.governors {

@@ -17,7 +17,7 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::profile::CpufreqPressure;
 use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 use opplab_model::decision::{Decision, FreqContext};
-use opplab_model::event::{Event, Sink};
+use opplab_model::event::{CpuIdx, Event, Sink, UtilReport};
 use opplab_model::machine::InvarianceSource;
 use rand_core::Rng;
 
@@ -88,6 +88,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     /// kernel/sched/sched.h:cpufreq_update_util(): the scheduler reports a change of `cpu`'s utilisation.
     pub(crate) fn cpufreq_update_util(&mut self, cpu: CpuId, flags: u32) {
         let index = self.cpus[cpu].policy;
+        if self.journal.wants_reports() {
+            self.report_util(index, cpu, flags);
+        }
         let intel_flags =
             if self.gates.profile.proposals.intel_iowait_boost { flags } else { flags & !SCHED_CPUFREQ_IOWAIT };
         let (slot, worker) = match &mut self.policies[index].governor {
@@ -158,6 +161,16 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 self.adjust_perf(index, cpu, min_perf, target_perf, capacity);
             }
         }
+    }
+
+    /// Keeps a report, and what a governor would see, whichever governor it is.
+    fn report_util(&mut self, index: PolicyId, cpu: CpuId, flags: u32) {
+        let view = self.view(index);
+        let members: Vec<(CpuIdx, CpuFacts)> =
+            view.members.iter().enumerate().map(|(member, cpu)| (cpu.0, view.cpu(member))).collect();
+        let clock_ns = self.cpus[cpu].clk.clock.saturating_sub(BOOT_NS);
+        let report = UtilReport { here: self.here.0, cpu: cpu.0, flags, clock_ns, members: &members };
+        self.journal.report(self.now - BOOT_NS, &report);
     }
 
     pub(crate) fn view(&self, policy: PolicyId) -> View<'_> {

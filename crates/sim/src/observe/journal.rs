@@ -2,7 +2,7 @@
 
 use opplab_model::counters::Sample;
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, ExpiredTimer, Fingerprint, IdleCall, Metered, QueueChange, Sink};
+use opplab_model::event::{Event, ExpiredTimer, Fingerprint, IdleCall, Metered, QueueChange, Sink, UtilReport};
 use opplab_model::workload::SchedPolicy;
 
 use crate::ids::{CpuId, GroupId, TaskId};
@@ -13,6 +13,7 @@ pub(crate) struct Journal<'c, S> {
     fingerprint: Fingerprint,
     /// When the sink wants the counters next; `None`: never.
     next_sample_ns: Option<u64>,
+    wants_reports: bool,
     nr_placements: u64,
 }
 
@@ -20,7 +21,8 @@ impl<'c, S: Sink> Journal<'c, S> {
     pub(crate) fn new(sink: &'c mut S) -> Self {
         let samples = S::ENABLED && sink.sample_period_ns() > 0;
         let next_sample_ns = samples.then_some(0);
-        Self { sink, fingerprint: Fingerprint::default(), next_sample_ns, nr_placements: 0 }
+        let wants_reports = S::ENABLED && sink.wants_reports();
+        Self { sink, fingerprint: Fingerprint::default(), next_sample_ns, wants_reports, nr_placements: 0 }
     }
 
     /// An event of the run.
@@ -77,6 +79,11 @@ impl<'c, S: Sink> Journal<'c, S> {
         }
     }
 
+    /// `task` may use these CPUs.
+    pub(crate) fn affinity(&mut self, time_ns: u64, task: TaskId, cpus: Option<&[u32]>) {
+        self.sink.affinity(time_ns, task.0, cpus);
+    }
+
     /// The timer that wakes `task` was due.
     #[inline]
     pub(crate) fn timer_due(&mut self, task: TaskId, due_ns: u64) {
@@ -114,6 +121,17 @@ impl<'c, S: Sink> Journal<'c, S> {
         if S::ENABLED {
             self.sink.freq_scale(time_ns, cpu.0, scale, open_ns);
         }
+    }
+
+    /// Whether reports of the scheduler to governors are wanted.
+    #[inline(always)]
+    pub(crate) fn wants_reports(&self) -> bool {
+        S::ENABLED && self.wants_reports
+    }
+
+    /// The scheduler reports to a governor.
+    pub(crate) fn report(&mut self, time_ns: u64, report: &UtilReport<'_>) {
+        self.sink.report(time_ns, report);
     }
 
     /// The time of the next sample, if the sink wants one up to `time_ns`; the one after it is next then.

@@ -16,7 +16,7 @@ use crate::cpufreq::freq_max::FreqMaxRatios;
 use crate::cpufreq::freq_policy::FreqPolicy;
 use crate::cpufreq::intel::IntelSetup;
 use crate::hardware::packages::Hardware;
-use crate::ids::{ClusterId, CpuId, DeviceId, IdVec, PackageId, PolicyId, TaskId};
+use crate::ids::{ClusterId, CpuId, CpuSetId, DeviceId, IdVec, PackageId, PolicyId, TaskId};
 use crate::observe::journal::Journal;
 use crate::run::agenda::{Agenda, Wait, Waiter};
 use crate::run::cpu::{BOOT_NS, ClusterRun, Cpu};
@@ -125,6 +125,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         if S::ENABLED {
             let group = self.tasks[task].group;
             self.journal.queued(self.now - BOOT_NS, cpu, task, group, change);
+        }
+    }
+
+    /// Reports to the sink where `task` may run.
+    pub(crate) fn tell_affinity(&mut self, task: TaskId) {
+        if S::ENABLED {
+            let set = self.tasks[task].allowed;
+            let cpus: Vec<u32> = self.cpu_sets.cpus(set).iter().map(|cpu| cpu as u32).collect();
+            self.journal.affinity(self.now - BOOT_NS, task, (set != CpuSetId::ALL).then_some(&cpus));
         }
     }
 

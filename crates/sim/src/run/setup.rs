@@ -265,6 +265,9 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         self.outcome.task_ns_by_cluster.push(vec![0; self.clusters.len()]);
         let task = TaskId::of(self.tasks.len() - 1);
         self.journal.policy(self.now - BOOT_NS, task, spec.policy);
+        if self.tasks[task].allowed != CpuSetId::ALL {
+            self.tell_affinity(task);
+        }
         task
     }
 

@@ -8,7 +8,7 @@
 use opplab_kernel::pelt::{HalfLife, HalfLife8, HalfLife16, HalfLife32};
 use opplab_model::counters::Sample;
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, ExpiredTimer, IdleCall, Metered, NullSink, QueueChange, Sink};
+use opplab_model::event::{Event, ExpiredTimer, IdleCall, Metered, NullSink, QueueChange, Sink, UtilReport};
 use opplab_model::workload::SchedPolicy;
 
 use crate::run::engine::Engine;
@@ -25,11 +25,14 @@ trait Watcher {
     fn queued(&mut self, now_ns: u64, cpu: u32, task: u32, group: Option<u32>, change: QueueChange);
     fn policy(&mut self, now_ns: u64, task: u32, policy: SchedPolicy);
     fn clamps(&mut self, now_ns: u64, task: u32, min: Option<u16>, max: u16);
+    fn affinity(&mut self, now_ns: u64, task: u32, cpus: Option<&[u32]>);
     fn timer_due(&mut self, task: u32, due_ns: u64);
     fn activation_left(&mut self, now_ns: u64, task: u32, slack_ns: i64, response_ns: u64);
     fn timer(&mut self, now_ns: u64, cpu: u32, timer: ExpiredTimer);
     fn idle_call(&mut self, cpu: u32, call: IdleCall<'_>);
     fn freq_scale(&mut self, now_ns: u64, cpu: u32, scale: u64, open_ns: u64);
+    fn wants_reports(&self) -> bool;
+    fn report(&mut self, now_ns: u64, report: &UtilReport<'_>);
 }
 
 impl<S: Sink> Watcher for S {
@@ -65,6 +68,10 @@ impl<S: Sink> Watcher for S {
         Sink::clamps(self, now_ns, task, min, max);
     }
 
+    fn affinity(&mut self, now_ns: u64, task: u32, cpus: Option<&[u32]>) {
+        Sink::affinity(self, now_ns, task, cpus);
+    }
+
     fn timer_due(&mut self, task: u32, due_ns: u64) {
         Sink::timer_due(self, task, due_ns);
     }
@@ -83,6 +90,14 @@ impl<S: Sink> Watcher for S {
 
     fn freq_scale(&mut self, now_ns: u64, cpu: u32, scale: u64, open_ns: u64) {
         Sink::freq_scale(self, now_ns, cpu, scale, open_ns);
+    }
+
+    fn wants_reports(&self) -> bool {
+        Sink::wants_reports(self)
+    }
+
+    fn report(&mut self, now_ns: u64, report: &UtilReport<'_>) {
+        Sink::report(self, now_ns, report);
     }
 }
 
@@ -124,6 +139,10 @@ impl<const DECISIONS: bool> Sink for Watched<'_, DECISIONS> {
         self.0.clamps(now_ns, task, min, max);
     }
 
+    fn affinity(&mut self, now_ns: u64, task: u32, cpus: Option<&[u32]>) {
+        self.0.affinity(now_ns, task, cpus);
+    }
+
     fn timer_due(&mut self, task: u32, due_ns: u64) {
         self.0.timer_due(task, due_ns);
     }
@@ -142,6 +161,14 @@ impl<const DECISIONS: bool> Sink for Watched<'_, DECISIONS> {
 
     fn freq_scale(&mut self, now_ns: u64, cpu: u32, scale: u64, open_ns: u64) {
         self.0.freq_scale(now_ns, cpu, scale, open_ns);
+    }
+
+    fn wants_reports(&self) -> bool {
+        self.0.wants_reports()
+    }
+
+    fn report(&mut self, now_ns: u64, report: &UtilReport<'_>) {
+        self.0.report(now_ns, report);
     }
 }
 

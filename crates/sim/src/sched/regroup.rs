@@ -33,6 +33,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         self.tasks[task].allowed = self.groups.allowed(&mut self.cpu_sets, self.tasks[task].wanted, group);
+        self.tell_affinity(task);
         if self.tasks[task].life == Life::New {
             self.tasks[task].group = group;
             return;
@@ -54,6 +55,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             }
             let (is_new, cpu) = (state.life == Life::New, state.cpu);
             self.tasks[task].allowed = self.groups.allowed(&mut self.cpu_sets, state.wanted, state.group);
+            self.tell_affinity(task);
             if !is_new {
                 self.bring_up_to_date(cpu);
                 self.leave_forbidden_cpu(task);

@@ -222,7 +222,7 @@ impl Job for Bench {
         }
         let case = Case::from(self.cases.get(nth)?.clone());
         let outcome = opplab_sim::run(&case, &mut NullSink).ok()?;
-        let trace = RunTrace::new(&case.machine, outcome.task_names, case.policy.half_life_ms(), true);
+        let trace = RunTrace::new(&case.machine, outcome.task_names, &case.policy, true);
         let mut both = Tee(trace, Reasons::default());
         opplab_sim::run(&case, &mut both).ok()?;
         let Tee(mut sink, why) = both;

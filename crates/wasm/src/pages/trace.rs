@@ -167,7 +167,7 @@ fn example() -> Result<Vec<u8>, String> {
     let case = Case::from(cases.swap_remove(0));
     // The tasks' names are known when the first run ends.
     let outcome = opplab_sim::run(&case, &mut NullSink).map_err(|error| error.0)?;
-    let mut sink = RunTrace::new(&case.machine, outcome.task_names, case.policy.half_life_ms(), false);
+    let mut sink = RunTrace::new(&case.machine, outcome.task_names, &case.policy, false);
     opplab_sim::run(&case, &mut sink).map_err(|error| error.0)?;
     sink.end(outcome.warmup.wall_ns + outcome.wall_ns);
     let mut bytes = Vec::new();

@@ -98,7 +98,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let state = &mut self.tasks[task];
         state.wanted = CpuSetId::of_workload(set);
         state.allowed = self.groups.allowed(&mut self.cpu_sets, state.wanted, state.group);
-        if !self.cpu_sets.cpus(state.allowed).contains(cpu.index()) {
+        let stays = self.cpu_sets.cpus(state.allowed).contains(cpu.index());
+        self.tell_affinity(task);
+        if !stays {
             self.push_away(cpu, task);
         }
         Step::Next
