@@ -27,7 +27,6 @@ from opplab.simulation.work import APART, ENERGY_PER_WORK, POWER_AT_EQUAL_WORK, 
 from opplab.summary.caveats import boosted_cpus, caveats, eas_off, held_clocks, lone_boost, machines_of
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
-from opplab.sweep.missing import unknown_idle
 from opplab.uncertainty.causes import CHANCE
 
 if TYPE_CHECKING:
@@ -406,7 +405,7 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
     lines, same = [], []
     groups = {}
     prints = _fingerprints(results)
-    no_idle = set(unknown_idle(experiment.cases, experiment.pairs))
+    no_idle = set(experiment.unknown_idle)
     for (point, variant), runs in cases.items():
         base = bases.get(variant, "")
         theirs = cases.get((point, base), {}) if base else {}
@@ -659,7 +658,7 @@ def _question(experiment: Experiment, lines: Sequence[Line]) -> str:
         list(dict.fromkeys(getattr(one, name) for one in lines)) for name in ("machine", "workload", "variant")
     )
     at_most = "at most " if all(map(_ends, _one_each(experiment))) else ""
-    kernels = ", ".join(experiment.manifest()["kernels"])
+    kernels = ", ".join(experiment.kernels)
     runs = sorted({one.n for one in lines})
     each = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
     what = workloads[0] if len(workloads) == 1 else f"{len(workloads)} workloads"
@@ -1017,9 +1016,7 @@ def _assumed(
     number = ", ".join(filter(None, numbers))
     but = f", not {MODELS_ERROR}" if any(work.get("metric") for work, *_ in workloads) else ""
     if sure is None:
-        intervals = (
-            f"intervals cover the runs{but}" if experiment.pairs and experiment.manifest()["iterations"] > 1 else ""
-        )
+        intervals = f"intervals cover the runs{but}" if experiment.pairs and experiment.iterations > 1 else ""
         own = {json.loads(case.json)["policy"]["governor"] for case in _one_each(experiment)}
         other = next((name for name in ("performance", "schedutil", "powersave") if name not in own), "userspace")
         step = "--uncertainty 40 draws what is assumed" if experiment.pairs else f"--vs governor={other} compares"

@@ -137,7 +137,7 @@ def of_settings(cases: Iterable[Case], pairs: Sequence[tuple[str, str]] = ()) ->
     ]
     notes += [f"{words}." for words in missing(cases)]
     drivers = {place: driver_under(file["machine"], file["policy"]) for place, file in files.items()}
-    beside = [*unlike_drivers(drivers, pairs), *(f"{words}." for words in idle_in_words(unknown_idle(cases, pairs)))]
+    beside = [*unlike_drivers(drivers, pairs), *(f"{words}." for words in idle_in_words(unknown_idle(files, pairs)))]
     return [*notes, *crowded(cases), *beside, *assumed_preferences(each.values())]
 
 

@@ -136,18 +136,21 @@ def missing(cases: Sequence[Case]) -> list[str]:
     return [f"{', '.join(policies)}: {words}" for words, policies in found.items()]
 
 
-def unknown_idle(cases: Iterable[Case], pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str, str]]:
-    """Give machine, baseline and policy where the policy changes idle states, and the machine has no power of them."""
-    files = {(case.machine, case.policy): case for case in cases}
-    found = []
-    for base, variant in pairs:
-        for name in dict.fromkeys(name for name, _ in files):
-            if (ours := files.get((name, variant))) is None or (theirs := files.get((name, base))) is None:
-                continue
-            file = json.loads(ours.json)
-            if changes_unknown_idle(file["machine"], json.loads(theirs.json)["policy"], file["policy"]):
-                found.append((name, base, variant))
-    return found
+def unknown_idle(
+    files: Mapping[tuple[str, str], Mapping[str, Any]], pairs: Iterable[tuple[str, str]]
+) -> list[tuple[str, str, str]]:
+    """Give machine, baseline and policy where the policy changes idle states, and the machine has no power of them.
+
+    `files` has a case of each machine and policy, as its JSON has it.
+    """
+    return [
+        (name, base, variant)
+        for base, variant in pairs
+        for name in dict.fromkeys(name for name, _ in files)
+        if (ours := files.get((name, variant))) is not None
+        and (theirs := files.get((name, base))) is not None
+        and changes_unknown_idle(ours["machine"], theirs["policy"], ours["policy"])
+    ]
 
 
 def idle_in_words(found: Iterable[Sequence[str]]) -> list[str]:

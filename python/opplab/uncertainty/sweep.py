@@ -15,7 +15,6 @@ from opplab.runs import is_rate
 from opplab.simulation.power import NO_IDLE_POWER, is_of_power
 from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.confidence import estimate
-from opplab.sweep.missing import unknown_idle
 from opplab.sweep.progress import Shown, counted
 from opplab.uncertainty.causes import Causes, Influence, causes, standing_out
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
@@ -478,7 +477,7 @@ def how_sure(
                     lines.append(SureLine(point, metric, *labels[metric], base, variant, parts, of))
         return lines
 
-    no_idle = set(unknown_idle(cases, experiment.pairs))
+    no_idle = set(experiment.unknown_idle)
     ranged = draws if any(draws.assumptions.values()) else None
     pairs = experiment.pairs or alone
     lines = lines_of(metrics, pairs)
