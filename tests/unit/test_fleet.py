@@ -165,7 +165,7 @@ def test_how_many_runs_a_fleet_takes_is_reported_before_they_begin(dumps: Path) 
     fleet([dumps], load, said=lines.append, progress=shown, **options)
     # Without work each setting runs once at each draw.
     runs = sum(totals) - 2 * 3 * 2
-    assert lines[0].startswith(f"up to {runs} runs: 2 machine types x 2 settings, runs of each 2, and 2 at each of 2 ")
+    assert lines[0].startswith(f"up to {runs} runs: 2 machine types x 2 settings, each with 2 runs and 2 at each of 2 ")
 
 
 def test_other_code_answers_anew(dumps: Path, monkeypatch: pytest.MonkeyPatch) -> None:

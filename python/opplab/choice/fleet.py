@@ -562,13 +562,13 @@ def _cost(types: int, options: Mapping[str, Any]) -> str:
     """Report how many runs the types take, which decides how long the answer does."""
     settings = len(options.get("governors", GOVERNORS)) + len(options.get("variants") or ())
     iterations, draws = options.get("iterations", ITERATIONS), options.get("uncertainty", DRAWS)
-    each, others = f"{iterations}", max(draws - 1, 0)
+    each, others = several(iterations, "run"), max(draws - 1, 0)
     if others:
-        each += f", and {min(iterations, 2)} at each of {several(others, 'other draw')}"
+        each += f" and {min(iterations, 2)} at each of {several(others, 'other draw')}"
     runs = types * settings * (iterations + min(iterations, 2) * others)
     return (
-        f"up to {several(runs, 'run')}: {several(types, 'machine type')} x {several(settings, 'setting')}, runs of "
-        f"each {each} (lower --seconds, --iterations and --uncertainty take less time)"
+        f"up to {several(runs, 'run')}: {several(types, 'machine type')} x {several(settings, 'setting')}, each with "
+        f"{each} (lower --seconds, --iterations and --uncertainty take less time)"
     )
 
 
