@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -683,6 +683,19 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     if len(compared) > SENTENCES:
         by_machine = len({one.machine for one in compared}) > 1
         counted = {**found_of, **{metric: answer.changes_of(metric) for metric in waits}}
+    same = [f"{same_runs([_place(answer, one)], one.base)[:-1]}, event for event." for one in answer.same]
+    depends = [] if sure is None else _depends(sure, found_of, len(compared))
+    # What a variant misses weighs more than how much work it does, and either more than that it changes nothing.
+    less = [_worst_first(answer, found) for found in _lost(answer, compared, sure) if found]
+    shown = max(SENTENCES - len(depends) - len(less), 0)
+    left = len(same) - shown
+    do = "does" if left == 1 else "do"
+    others = [f"Nor {do} {several_of(left, 'more setting')} change anything."] if shown and left > 0 else []
+    return " ".join([head, *same[:shown], *others, *less, *depends])
+
+
+def _lost(answer: Answer, compared: Sequence[Line], sure: Sureness | None) -> list[list[tuple[float, Line, str]]]:
+    """Give what lines miss of each kind, and how much work they do: how much less than their baseline, and words."""
         words = [f"{title_of(metric)}: {_clear_of(of, by_machine)}" for metric, of in counted.items()]
     else:
         words = [
@@ -714,9 +727,12 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
                 unsure = "" if found is None or found.certainty.is_clear else f", {found.certainty.words}"
                 told = f"{words_of.format(f'{ours:.3g} %')} ({one.base} {theirs:.3g} %{points}){unsure}"
                 late[metric].append((theirs - ours, one, told))
-    same = [f"{same_runs([_place(answer, one)], one.base)[:-1]}, event for event." for one in answer.same]
-    deciding = sure.deciding() if sure is not None else []
-    own_rows = [row for row in deciding if row["metric"] in found_of]
+    return [*late.values(), work_done]
+
+
+def _depends(sure: Sureness, metrics: Container[str], compared: int) -> list[str]:
+    """Name the assumptions that changes of some metrics depend on most, and draws that are in another regime."""
+    own_rows = [row for row in sure.deciding() if row["metric"] in metrics]
     strong = [row for row in own_rows if row["p"] < CHANCE]
     if several := list(dict.fromkeys(row["machine"] for row in strong if "machine" in row)):
         first = [next(row for row in strong if row["machine"] == name) for name in several]
@@ -724,20 +740,14 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     else:
         keys = [row["assumption"] for row in strong[:2]]
     depends = [f"It depends most on {', '.join(dict.fromkeys(keys))}."] if keys else []
-    if own_rows and not keys and sure is not None:
+    if own_rows and not keys:
         depends = [f"No assumed value stands out in {sure.number} draws."]
-    apart = [line for line in sure.lines if line.base and line.regime and line.metric in found_of] if sure else []
+    apart = [line for line in sure.lines if line.base and line.regime and line.metric in metrics]
     if apart:
         more = f" So it is with {several_of(len(apart) - 1, 'more change')}." if len(apart) > 1 else ""
-        whose = f"{apart[0].variant}: " if len(compared) > 1 else ""
+        whose = f"{apart[0].variant}: " if compared > 1 else ""
         depends.append(f"{whose}{apart[0].regime}{more}")
-    # What a variant misses weighs more than how much work it does, and either more than that it changes nothing.
-    less = [_worst_first(answer, found) for found in (*late.values(), work_done) if found]
-    shown = max(SENTENCES - len(depends) - len(less), 0)
-    left = len(same) - shown
-    do = "does" if left == 1 else "do"
-    others = [f"Nor {do} {several_of(left, 'more setting')} change anything."] if shown and left > 0 else []
-    return " ".join([head, *same[:shown], *others, *less, *depends])
+    return depends
 
 
 def _changed(one: Line, first: str, if_clear: Sequence[str]) -> list[str]:
