@@ -333,26 +333,13 @@ class Answer(Block):
             for metric, (_, better) in self.units.items():
                 if metric not in one.values:
                     continue
-                change = one.changes.get(metric)
-                out.append(
-                    {
-                        "machine": one.machine,
-                        "workload": one.workload,
-                        "variant": one.variant,
-                        "baseline": one.base,
-                        "metric": metric,
-                        "unit": self._unit(one, metric),
-                        "better": better,
-                        "mean": one.values[metric],
-                        "n": one.n,
-                        "change_percent": None if change is None else change.value,
-                        "low_percent": None if change is None else change.certainty.low,
-                        "high_percent": None if change is None else change.certainty.high,
-                        "certainty": "" if change is None else change.certainty.words,
-                    }
-                )
+                unit, change = self._unit(one, metric), one.changes.get(metric)
+                out.append(_row(one, metric, unit, better, one.values[metric], change))
             for group, values in self.groups.get((one.machine, one.workload, one.variant), {}).items():
-                out += [_group_row(one, f"{metric}:{group}", value) for metric, value in values.items()]
+                for metric, value in values.items():
+                    found = metrics.find(name := f"{metric}:{group}")
+                    # It is compared with nothing.
+                    out.append(_row(one, name, found.unit if found else "", found.better if found else "", value))
         return out
 
     def facts(self) -> Mapping[str, Any]:
@@ -360,14 +347,18 @@ class Answer(Block):
         return {**super().facts(), "assumed": self.assumed, "missing": self.missing}
 
 
-def _group_row(one: Line, metric: str, value: float | None) -> dict[str, Any]:
-    """Give the row of a control group's value, which is compared with nothing."""
-    found = metrics.find(metric)
+def _row(
+    one: Line, metric: str, unit: str, better: str, mean: float | None, change: Change | None = None
+) -> dict[str, Any]:
+    """Give the row of a value for programs."""
+    judged = None if change is None else change.certainty
     return {
         **{"machine": one.machine, "workload": one.workload, "variant": one.variant, "baseline": one.base},
-        **{"metric": metric, "unit": found.unit if found else "", "better": found.better if found else ""},
-        **{"mean": value, "n": one.n, "change_percent": None, "low_percent": None, "high_percent": None},
-        "certainty": "",
+        **{"metric": metric, "unit": unit, "better": better, "mean": mean, "n": one.n},
+        "change_percent": None if change is None else change.value,
+        "low_percent": None if judged is None else judged.low,
+        "high_percent": None if judged is None else judged.high,
+        "certainty": "" if judged is None else judged.words,
     }
 
 
@@ -683,6 +674,15 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     if len(compared) > SENTENCES:
         by_machine = len({one.machine for one in compared}) > 1
         counted = {**found_of, **{metric: answer.changes_of(metric) for metric in waits}}
+        words = [f"{title_of(metric)}: {_clear_of(of, by_machine)}" for metric, of in counted.items()]
+    else:
+        words = [
+            f"{_place(answer, one)}: {', and '.join(_changed(one, metric, waits))}"
+            for metric, of in found_of.items()
+            for one, _ in of
+            if answer._first(one) == metric
+        ]
+    head = "; ".join(words) + "."
     same = [f"{same_runs([_place(answer, one)], one.base)[:-1]}, event for event." for one in answer.same]
     depends = [] if sure is None else _depends(sure, found_of, len(compared))
     # What a variant misses weighs more than how much work it does, and either more than that it changes nothing.
@@ -696,15 +696,6 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
 
 def _lost(answer: Answer, compared: Sequence[Line], sure: Sureness | None) -> list[list[tuple[float, Line, str]]]:
     """Give what lines miss of each kind, and how much work they do: how much less than their baseline, and words."""
-        words = [f"{title_of(metric)}: {_clear_of(of, by_machine)}" for metric, of in counted.items()]
-    else:
-        words = [
-            f"{_place(answer, one)}: {', and '.join(_changed(one, metric, waits))}"
-            for metric, of in found_of.items()
-            for one, _ in of
-            if answer._first(one) == metric
-        ]
-    head = "; ".join(words) + "."
     late: dict[str, list[tuple[float, Line, str]]] = {metric: [] for metric in _LATE}
     work_done: list[tuple[float, Line, str]] = []
     for one in compared:

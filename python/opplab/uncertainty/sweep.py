@@ -124,6 +124,12 @@ class Sureness:
             means = {name: sum(one.share for one in ones) / len(own) for name, ones in found.items()}
             for name in sorted(means, key=lambda one: -means[one])[:MOST_INFLUENCES]:
                 strongest = max(found[name], key=lambda one: one.share)
+    def _head(self, line: SureLine) -> dict[str, str]:
+        """Give what names a row of a change."""
+        place = zip(("machine", "benchmark", "param"), line.point, strict=True)
+        named = {name: word for name, word in place if name != "machine" or self._several}
+        return {**named, "metric": line.metric, "change": line.name}
+
                 rows.append(
                     {
                         **({"machine": key[2]} if self._several else {}),
@@ -182,11 +188,7 @@ class Sureness:
         lines = [*self.lines, *self.beside]
         return [
             {
-                **({"machine": line.point[0]} if self._several else {}),
-                "benchmark": line.point[1],
-                "param": line.point[2],
-                "metric": line.metric,
-                "change": line.name,
+                **self._head(line),
                 "unit": "%" if line.base else line.unit,
                 "value": round(line.change.value, 6),
                 "runs": _rounded(line.change.runs),
@@ -218,11 +220,7 @@ class Sureness:
         """Give the draws that are in another regime, a row a change that has some."""
         return [
             {
-                **({"machine": line.point[0]} if self._several else {}),
-                "benchmark": line.point[1],
-                "param": line.point[2],
-                "metric": line.metric,
-                "change": line.name,
+                **self._head(line),
                 "draws": found.draws,
                 "of": found.of,
                 "ends": found.ends,
