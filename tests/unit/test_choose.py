@@ -518,14 +518,14 @@ def test_a_limit_that_only_the_means_keep_is_named_as_that() -> None:
     late = Option(Setting((("governor", "b"),)), "b", parts, 0, 0.2, [], [text], kept_by_means=[text])
     units = {"energy": ("J", "lower"), "missed": ("%", "lower")}
     choice = Choice(
-        [base, late],
-        ["energy"],
-        ["energy"],
-        units,
-        [],
-        None,
-        Causes(),
-        {},
+        options=[base, late],
+        metrics=["energy"],
+        goals=["energy"],
+        units=units,
+        constraints=[],
+        gap=None,
+        hangs=Causes(),
+        assumptions={},
         baseline="a",
         work=[text],
         samples=(40, "draws"),

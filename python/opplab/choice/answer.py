@@ -68,144 +68,99 @@ _MEASURES = (
 
 @dataclass(frozen=True)
 class Option:
-    """A setting and what is known of it.
-
-    Attributes
-    ----------
-    setting : Setting
-    label : str
-    parts : dict of str to Parts
-        Each metric that counts, with its interval.
-    best : float
-        Probability that it is the best, to the printed digits, among those that keep the constraints. Settings that
-        are equal share it, so that all together have 100 %.
-    meets : float
-        Probability that it keeps all constraints.
-    commands : list of str
-        What sets it on a device.
-    breaks : list of str
-        Constraints that it does not keep in most draws.
-    kept_by_means : list of str
-        Those of them that its mean and the baseline's keep.
-    broken_by_means : list of str
-        Constraints that it keeps in most draws, although its mean does not.
-    changes : dict of str to Parts
-        Change of each metric against the baseline, in percent; none of a metric that is zero.
-    saved : Parts or None
-        Power at equal work that it saves against the baseline, in W; None where that is not known.
-    twins : list of str
-        Settings whose runs are this one's: they are one candidate, which has the name of the first.
-    equals : list of str
-        Settings of other runs that are as good in the deciding metric, to the printed digits, in every draw.
-    ties : float
-        Probability that no other is better, which equal settings do not share: the order is by this.
-    single : tuple of (int, int, int) or None
-        Runs or, with draws, draws in which it alone is the best, in which none is better, and in which it keeps all
-        constraints; None where they are not known.
-    """
+    """A setting and what is known of it."""
 
     setting: Setting
     label: str
     parts: Mapping[str, Parts]
+    """Each metric that counts, with its interval."""
     best: float
+    """Probability that it is the best, to the printed digits, among those that keep the constraints. Settings that are
+    equal share it, so that all together have 100 %."""
     meets: float
+    """Probability that it keeps all constraints."""
     commands: Sequence[str]
+    """What sets it on a device."""
     breaks: Sequence[str] = ()
+    """Constraints that it does not keep in most draws."""
     kept_by_means: Sequence[str] = field(default=(), kw_only=True)
+    """Those of them that its mean and the baseline's keep."""
     broken_by_means: Sequence[str] = field(default=(), kw_only=True)
+    """Constraints that it keeps in most draws, although its mean does not."""
     changes: Mapping[str, Parts] = field(default_factory=dict)
+    """Change of each metric against the baseline, in percent; none of a metric that is zero."""
     saved: Parts | None = field(default=None, kw_only=True)
+    """Power at equal work that it saves against the baseline, in W; None where that is not known."""
     twins: Sequence[str] = ()
+    """Settings whose runs are this one's: they are one candidate, which has the name of the first."""
     equals: Sequence[str] = ()
+    """Settings of other runs that are as good in the deciding metric, to the printed digits, in every draw."""
     ties: float = 0.0
+    """Probability that no other is better, which equal settings do not share: the order is by this."""
     single: tuple[int, int, int] | None = None
+    """Runs or, with draws, draws in which it alone is the best, in which none is better, and in which it keeps all
+    constraints; None where they are not known."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Choice:
-    """The answer to a choice.
-
-    Attributes
-    ----------
-    options : list of Option
-        The best first; where they are unranked, as they were given.
-    metrics, goals : list of str
-        What was asked about; what counts, the first decides.
-    beside : list of str
-        Metrics that are shown with them: energy, and the work that is done.
-    baseline : str
-        The setting whose work every other has to do.
-    units : dict of str to (unit, better)
-    constraints, work : list of str
-        What was asked for; what holds by itself, so that every setting does the baseline's work.
-    idle : list of (str, str)
-        Constraints on which all settings are equal, and their metric.
-    check : sequence of str
-        How near the replay of a recording is to it, in sentences; empty without a recording.
-    energy_error : float
-        How far the replay's energy is off the recording's, in percent: no change within it is significant. 0 where it
-        is not known.
-    gap : Parts or None
-        By how much the next setting that keeps the constraints, and is not as good, is off from the first in the
-        deciding metric, in percent; None if there is none.
-    hangs : Causes
-        What this gap hangs on.
-    against_next : dict of str to Parts
-        Where the baseline is the first: its change of each response time against the next setting, in percent.
-    assumptions : dict of str to str
-        Everything that was drawn, with its range.
-    facts : list of (str, str)
-    sources : dict of str to str
-        The machine file's marks.
-    notes : sequence of str
-        What the numbers are of, for the last line.
-    cold : str
-        Which of them the start of the runs may decide; empty if none.
-    boost : str
-        How many cores ran at the boost that is known of one alone; empty if none.
-    missing : sequence of str
-        What they do not hold, in sentences.
-    of_power : sequence of str
-        What energy and power hold beside the CPUs' work, and what they lack, in sentences.
-    unranked : bool
-        Whether lower clocks cost no time in the recording, so that no setting of clocks is recommended.
-    assumed_power : bool
-        Whether the watts are assumed, and in no draw.
-    next_step : str
-        The command that has the sources of the numbers.
-    undrawn : bool
-        Whether no draws were asked for.
-    samples : (int, str)
-        How many draws (that of the file's own numbers too) or, without draws, runs the probabilities are of.
-    """
+    """The answer to a choice."""
 
     options: list[Option]
+    """The best first; where they are unranked, as they were given."""
     metrics: list[str]
+    """What was asked about."""
+    beside: list[str] = field(default_factory=list)
+    """Metrics that are shown with them: energy, and the work that is done."""
     goals: list[str]
+    """What counts; the first decides."""
+    baseline: str = ""
+    """The setting whose work every other has to do."""
     units: dict[str, tuple[str, str]]
+    """Of each metric its unit, and which side is better."""
     constraints: list[str]
+    """What was asked for."""
+    work: list[str] = field(default_factory=list)
+    """What holds by itself, so that every setting does the baseline's work."""
+    idle: list[tuple[str, str]] = field(default_factory=list)
+    """Constraints on which all settings are equal, and their metric."""
+    check: Sequence[str] = ()
+    """How near the replay of a recording is to it, in sentences; empty without a recording."""
+    energy_error: float = 0.0
+    """How far the replay's energy is off the recording's, in percent: no change within it is significant. 0 where it is
+    not known."""
     gap: Parts | None
+    """By how much the next setting that keeps the constraints, and is not as good, is off from the first in the
+    deciding metric, in percent; None if there is none."""
     hangs: Causes
+    """What this gap hangs on."""
+    against_next: Mapping[str, Parts] = field(default_factory=dict)
+    """Where the baseline is the first: its change of each response time against the next setting, in percent."""
     assumptions: dict[str, str]
+    """Everything that was drawn, with its range."""
     facts: list[tuple[str, str]] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
-    undrawn: bool = False
-    against_next: Mapping[str, Parts] = field(default_factory=dict)
+    """The machine file's marks."""
     notes: Sequence[str] = ()
+    """What the numbers are of, for the last line."""
     cold: str = ""
+    """Which of them the start of the runs may decide; empty if none."""
     boost: str = ""
+    """How many cores ran at the boost that is known of one alone; empty if none."""
     missing: Sequence[str] = ()
+    """What the numbers do not hold, in sentences."""
     of_power: Sequence[str] = ()
-    samples: tuple[int, str] = (1, "runs")
-    beside: list[str] = field(default_factory=list)
-    baseline: str = ""
-    work: list[str] = field(default_factory=list)
-    idle: list[tuple[str, str]] = field(default_factory=list)
-    check: Sequence[str] = ()
-    energy_error: float = 0.0
+    """What energy and power hold beside the CPUs' work, and what they lack, in sentences."""
     unranked: bool = False
+    """Whether lower clocks cost no time in the recording, so that no setting of clocks is recommended."""
     assumed_power: bool = False
+    """Whether the watts are assumed, and in no draw."""
     next_step: str = ""
+    """The command that has the sources of the numbers."""
+    undrawn: bool = False
+    """Whether no draws were asked for."""
+    samples: tuple[int, str] = (1, "runs")
+    """How many draws (that of the file's own numbers too) or, without draws, runs the probabilities are of."""
 
     def best_in(self, option: Option) -> str:
         """Give how probable it is that a setting is the best, and with ties where it has some.
@@ -527,8 +482,6 @@ class Choice:
         return out
 
     def _less(self, option: Option, limits: Sequence[str]) -> list[str]:
-        if not start and "missed_activations" in others:
-            return []
         """Give by how much a setting is beyond limits of the baseline's work."""
         base = next((option for option in self.options if option.label == self.baseline), self.options[0])
         words = []
@@ -574,6 +527,8 @@ class Choice:
         if ours - theirs <= MISSED_SLACK:
             return []
         start = "" if ours == chosen.parts["missed_activations"].value else " after the start"
+        if not start and "missed_activations" in others:
+            return []
         return [f"It misses {ours:.3g} % of its activations{start}, {fewest.label} {theirs:.3g} %."]
 
     def _tests_nothing(self) -> list[str]:

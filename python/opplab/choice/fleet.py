@@ -43,32 +43,21 @@ MOST = 3
 
 @dataclass
 class MachineType:
-    """Machines whose dumps are equal in all that a simulation uses.
-
-    Attributes
-    ----------
-    name : str
-        The processor, and the number of CPUs.
-    digest : str
-        Of the machine file without name and sources.
-    text : str
-        The machine file.
-    dumps : list of str
-    machines : int
-        How many these dumps stand for.
-    built_in : list of str
-        Built-in machines of this processor that have power, where this one has a generic curve.
-    limited : list of (str, str)
-        Dumps with a limit of the clock, without which the governors are compared, and which limit.
-    """
+    """Machines whose dumps are equal in all that a simulation uses."""
 
     name: str
+    """The processor, and the number of CPUs."""
     digest: str
+    """Of the machine file without name and sources."""
     text: str
+    """The machine file."""
     dumps: list[str] = field(default_factory=list)
     machines: int = 0
+    """How many these dumps stand for."""
     built_in: list[str] = field(default_factory=list)
+    """Built-in machines of this processor that have power, where this one has a generic curve."""
     limited: list[tuple[str, str]] = field(default_factory=list)
+    """Dumps with a limit of the clock, without which the governors are compared, and which limit."""
 
     def machine(self) -> Machine:
         """Give the machine, with the type's name for messages."""
@@ -88,65 +77,43 @@ class MachineType:
 
 @dataclass(kw_only=True)
 class Saving:
-    """The answer for one machine type; watts are of one machine at the baseline's work.
-
-    Attributes
-    ----------
-    setting : str
-        Empty if no setting keeps the constraints.
-    baseline : str
-    best : str
-        How probable it is that no other setting is better, in words.
-    keeps : str
-        How probable it is that the setting keeps all constraints and the baseline's work; empty without any of them.
-    limits : str
-        Those, if it may break some; empty if it keeps them in all runs or draws.
-    base_watts : float
-        What the baseline draws.
-    watts, low, high : float or None
-        What the setting saves, with its interval.
-    clear : bool
-    commands : list of str
-    price : str
-        What the setting costs in response time; empty if nothing.
-    twins : list of str
-        Settings that are one candidate with another, or as good as the recommended one, in sentences.
-    passed : str
-        What was the best more often than the baseline without saving energy; empty if nothing was.
-    reason : str
-        Why the saving has no interval; empty if it has one.
-    broken : str
-        Constraints that no setting keeps, or, where one does, that the baseline does not.
-    left_out : list of str
-        Settings that are left out as they do less work, in sentences.
-    missing : list of str
-        What its numbers do not hold, in sentences.
-    base_missed : float
-        Activations that the baseline misses, in percent.
-    power : float
-        Change of the mean power, in percent: of more work, too.
-    """
+    """The answer for one machine type; watts are of one machine at the baseline's work."""
 
     setting: str
+    """Empty if no setting keeps the constraints."""
     baseline: str
     best: str
+    """How probable it is that no other setting is better, in words."""
     keeps: str
+    """How probable it is that the setting keeps all constraints and the baseline's work; empty without any of them."""
     limits: str
+    """Those, if it may break some; empty if it keeps them in all runs or draws."""
     base_watts: float | None
+    """What the baseline draws."""
     watts: float | None
     low: float | None
     high: float | None
+    """`watts`, `low`, `high`: what the setting saves, with its interval."""
     clear: bool
     commands: list[str]
     price: str
+    """What the setting costs in response time; empty if nothing."""
     twins: list[str]
+    """Settings that are one candidate with another, or as good as the recommended one, in sentences."""
     passed: str
+    """What was the best more often than the baseline without saving energy; empty if nothing was."""
     reason: str
+    """Why the saving has no interval; empty if it has one."""
     broken: str
+    """Constraints that no setting keeps, or, where one does, that the baseline does not."""
     left_out: list[str]
+    """Settings that are left out as they do less work, in sentences."""
     missing: list[str]
+    """What its numbers do not hold, in sentences."""
     base_missed: float
+    """Activations that the baseline misses, in percent."""
     power: float
+    """Change of the mean power, in percent: of more work, too."""
 
     @classmethod
     def of(cls, choice: Choice) -> Saving:
@@ -197,18 +164,11 @@ class Saving:
 
 @dataclass
 class Fleet(Block):
-    """The answer for a fleet: a line a machine type, the most watts saved first.
-
-    Attributes
-    ----------
-    types : list of (MachineType, Saving)
-    refused : list of (str, str)
-        Dumps that were not understood and types that could not be simulated, and why.
-    assumed : str
-    """
+    """The answer for a fleet: a line a machine type, the most watts saved first."""
 
     types: list[tuple[MachineType, Saving]]
     refused: list[tuple[str, str]]
+    """Dumps that were not understood and types that could not be simulated, and why."""
     assumed: str = ""
 
     def tables(self, most: int | None = None) -> list[list[dict[str, str]]]:

@@ -88,29 +88,19 @@ def _change(value: float, base: float) -> float:
 
 @dataclass
 class Draws:
-    """The draws of a sweep.
-
-    Attributes
-    ----------
-    assumptions : dict of str to list of Assumption
-        By machine.
-    shares : dict of str to array
-        By machine, a row a draw.
-    cases : list of (int, Case)
-        Draw (from 1) and case.
-    seed : int
-    own : sequence of Case
-        Those at the file's own numbers.
-    constants : Constants or None
-        Those of benchmark models.
-    """
+    """The draws of a sweep."""
 
     assumptions: dict[str, list[Assumption]]
+    """By machine."""
     shares: dict[str, Any]
+    """By machine, a row a draw."""
     cases: list[tuple[int, Case]]
+    """Draw (from 1) and case."""
     seed: int
     own: Sequence[Case] = ()
+    """Those at the file's own numbers."""
     constants: Constants | None = None
+    """Those of benchmark models."""
 
     @classmethod
     def of(cls, cases: Sequence[Case], number: int, seed: int, constants: Constants | None = None) -> Draws:

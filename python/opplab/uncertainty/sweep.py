@@ -35,28 +35,19 @@ MOST_INFLUENCES = 5
 
 @dataclass(frozen=True)
 class SureLine:
-    """A change of a policy against its baseline at a point, and how sure it is.
-
-    Attributes
-    ----------
-    point : (str, str, str)
-        Machine, benchmark, parameters.
-    metric, unit, better : str
-    base, variant : str
-    change : Parts
-        In percent; of a policy that is compared with nothing (no base) its value.
-    causes : Causes
-        What it hangs on.
-    """
+    """A change of a policy against its baseline at a point, and how sure it is."""
 
     point: Point
+    """Machine, benchmark, parameters."""
     metric: str
     unit: str
     better: str
     base: str
     variant: str
     change: Parts
+    """In percent; of a policy that is compared with nothing (no base) its value."""
     causes: Causes = field(default_factory=Causes)
+    """What it hangs on."""
 
     @property
     def name(self) -> str:
@@ -81,26 +72,17 @@ class SureLine:
 
 @dataclass
 class Sureness:
-    """All changes of a sweep with their intervals in two parts.
-
-    Attributes
-    ----------
-    lines : list of SureLine
-    draws : Draws or None
-        What was drawn; None without ranges.
-    number : int
-        Draws that were asked for.
-    beside : list of SureLine
-        Changes of other metrics, for tables that show them; no sentence is about these.
-    own : list of SureLine
-        Energy and power of each variant alone, where `lines` has no line of them.
-    """
+    """All changes of a sweep with their intervals in two parts."""
 
     lines: list[SureLine]
     draws: Draws | None
+    """What was drawn; None without ranges."""
     number: int
+    """Draws that were asked for."""
     beside: list[SureLine] = field(default_factory=list)
+    """Changes of other metrics, for tables that show them; no sentence is about these."""
     own: list[SureLine] = field(default_factory=list)
+    """Energy and power of each variant alone, where `lines` has no line of them."""
 
     @property
     def assumptions(self) -> list[dict[str, str]]:
@@ -124,12 +106,6 @@ class Sureness:
             means = {name: sum(one.share for one in ones) / len(own) for name, ones in found.items()}
             for name in sorted(means, key=lambda one: -means[one])[:MOST_INFLUENCES]:
                 strongest = max(found[name], key=lambda one: one.share)
-    def _head(self, line: SureLine) -> dict[str, str]:
-        """Give what names a row of a change."""
-        place = zip(("machine", "benchmark", "param"), line.point, strict=True)
-        named = {name: word for name, word in place if name != "machine" or self._several}
-        return {**named, "metric": line.metric, "change": line.name}
-
                 rows.append(
                     {
                         **({"machine": key[2]} if self._several else {}),
@@ -147,6 +123,12 @@ class Sureness:
     def _several(self) -> bool:
         """Whether rows must name their machines."""
         return len({line.point[0] for line in (*self.lines, *self.beside)}) > 1
+
+    def _head(self, line: SureLine) -> dict[str, str]:
+        """Give what names a row of a change."""
+        place = zip(("machine", "benchmark", "param"), line.point, strict=True)
+        named = {name: word for name, word in place if name != "machine" or self._several}
+        return {**named, "metric": line.metric, "change": line.name}
 
     def _where(self, line: SureLine) -> str:
         """Name the point of a line, with its machine where there are several."""
