@@ -5,7 +5,6 @@ All settings run the same programs with the same seeds, and at the same draws of
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -242,9 +241,9 @@ def _noted(
         See `_check_measured`.
     """
     program, on = run.program, cases[0].machine
-    policies = {case.policy: json.loads(case.json)["policy"] for case in cases}
+    policies = {case.policy: case.file["policy"] for case in cases}
     base, *others = policies
-    in_turn = shared_timers(json.loads(cases[0].json)["workload"])
+    in_turn = shared_timers(cases[0].file["workload"])
     notes = [f"{words}." for words in (*left_out, *in_turn, *program.disk_notes)]
     notes += of_settings(cases, [(base, label) for label in others])
     notes += [f"{cut}; energy and work are of the part that ran."] if cut else []

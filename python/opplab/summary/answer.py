@@ -7,7 +7,6 @@ against the baseline of the same machine and workload, judged by `opplab.certain
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -434,7 +433,7 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
     answer = Answer(_question(experiment, lines), "", lines, {name: units[name] for name in columns}, groups=groups)
     answer.same = same
     by_label = {case.policy: case for case in experiment.cases}
-    policies = {label: json.loads(case.json)["policy"] for label, case in by_label.items()}
+    policies = {label: case.file["policy"] for label, case in by_label.items()}
     compared = {label: keys for label, keys in policies.items() if label in bases}
     answer.factors = grid_of(policies) or grid_of(compared)
     answer.drawn = sure is not None
@@ -469,13 +468,13 @@ def _workload_of(benchmark: str, param: str) -> str:
 
 def _metric_of(case: Case) -> str:
     """Give the metric that a case's benchmark reports; empty for none."""
-    name: str = (json.loads(case.json)["workload"].get("metric") or [""])[0]
+    name: str = (case.file["workload"].get("metric") or [""])[0]
     return name
 
 
 def _ends(case: Case) -> bool:
     """Whether a run is over when its work is done."""
-    return ends(json.loads(case.json)["workload"])
+    return ends(case.file["workload"])
 
 
 def ends(workload: Mapping[str, Any]) -> bool:
@@ -822,7 +821,7 @@ def _place(answer: Answer, one: Line) -> str:
 def _wake_up(experiment: Experiment, lines: Sequence[Line]) -> str:
     """Report that latencies of several variants are the exit from an idle state, which no governor changes."""
     found_ms = {line.values.get("latency_p99") for line in lines}
-    machine = json.loads(experiment.cases[0].json)["machine"]
+    machine = experiment.cases[0].file["machine"]
     exits_ms = {
         state[key] * scale: state["name"]
         for cluster in machine["cluster"]
@@ -940,7 +939,7 @@ def _cold_misses(experiment: Experiment, cases: Mapping[tuple[Point, str], Value
         return ""
     least = min(found.values())
     part, left = ("all", "none") if least == 1 else (f"at least {math.floor(100 * least)} % of the", "fewer")
-    governors = [json.loads(case.json)["policy"]["governor"] for case in experiment.cases if case.policy in found]
+    governors = [case.file["policy"]["governor"] for case in experiment.cases if case.policy in found]
     return (
         f"{part} misses of {in_words(list(found))} are in the first {COLD_NS / 1e9:g} s{cold_reason(governors)}: "
         f"longer runs have a smaller share, those with a `warmup` {left}"
@@ -951,7 +950,7 @@ def _cold_waits(experiment: Experiment, lines: Sequence[Line], policies: Mapping
     """Report the changes of waits that the start of a run may decide."""
     found = []
     for case in _one_each(experiment):
-        work = json.loads(case.json)["workload"]
+        work = case.file["workload"]
         own = [one for one in lines if one.workload == _workload_of(case.benchmark, case.param)]
         changes = [(name, each.value, each.certainty.words) for one in own for name, each in one.changes.items()]
         governors = [policies[name]["governor"] for one in own if one.base for name in (one.base, one.variant)]
@@ -1004,21 +1003,21 @@ def _assumed(
 ) -> str:
     """Describe what was assumed, and the next step; `beside`: notes that come of the runs."""
     each = _one_each(experiment)
-    workloads = [(json.loads(case.json)["workload"], case.duration_ns, case.inner.begun_ns()) for case in each]
+    workloads = [(case.file["workload"], case.duration_ns, case.inner.begun_ns()) for case in each]
     timed = any(line.values.get(PAIRS["response"][1]) is not None for line in lines)
     together = dict.fromkeys(periods_together(work) for work, *_ in workloads if timed)
     whole = whole_of(runs, [work for work, *_ in workloads])
     in_turn = dict.fromkeys(note for work, *_ in workloads for note in shared_timers(work))
     notes = (*in_turn, start_up(workloads), *beside, _wake_up(experiment, lines), whole, *together)
     machines = {case.machine: case for case in experiment.cases}
-    numbers = [assumed_in_words(json.loads(case.json)["machine"], name) for name, case in machines.items()]
+    numbers = [assumed_in_words(case.file["machine"], name) for name, case in machines.items()]
     constants = len(experiment.constants().assumptions)
     numbers.append(f"{constants} constant{'s' * (constants != 1)} of its benchmark models" if constants else "")
     number = ", ".join(filter(None, numbers))
     but = f", not {MODELS_ERROR}" if any(work.get("metric") for work, *_ in workloads) else ""
     if sure is None:
         intervals = f"intervals cover the runs{but}" if experiment.pairs and experiment.iterations > 1 else ""
-        own = {json.loads(case.json)["policy"]["governor"] for case in _one_each(experiment)}
+        own = {case.file["policy"]["governor"] for case in _one_each(experiment)}
         other = next((name for name in ("performance", "schedutil", "powersave") if name not in own), "userspace")
         step = "--uncertainty 40 draws what is assumed" if experiment.pairs else f"--vs governor={other} compares"
     else:

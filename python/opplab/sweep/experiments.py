@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tomllib
 import warnings
@@ -320,13 +319,13 @@ class Experiment:
     def unknown_idle(self) -> list[tuple[str, str, str]]:
         """Machine, baseline and policy of each comparison whose energy leaves out what idle states draw."""
         each = {(case.machine, case.policy): case for case in self.cases}
-        return unknown_idle({place: json.loads(case.json) for place, case in each.items()}, self.pairs)
+        return unknown_idle({place: case.file for place, case in each.items()}, self.pairs)
 
     def measured_time(self, of: str = "") -> str:
         """Give the time of its runs in words, and what of it is left out as the warm-up."""
         each = {(case.machine, case.benchmark, case.param): case for case in self.cases}
         return measured_time(
-            ((case.duration_ns, json.loads(case.json)["workload"].get("warmup_ns", 0)) for case in each.values()), of
+            ((case.duration_ns, case.file["workload"].get("warmup_ns", 0)) for case in each.values()), of
         )
 
     def manifest(self) -> dict[str, Any]:
@@ -358,7 +357,7 @@ class Experiment:
         for case in self.cases:
             place = " ".join(filter(None, (case.machine, case.benchmark, case.param)))
             if place not in found:
-                work = json.loads(case.json)["workload"]
+                work = case.file["workload"]
                 # Groups and their CPUs are settings, and the seed draws when tasks start.
                 work = {key: value for key, value in work.items() if key not in ("groups", "cpu_sets")}
                 own = ("delay_ns", "group", "cpus")

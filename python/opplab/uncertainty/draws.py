@@ -122,7 +122,7 @@ class Draws:
         machines: dict[str, dict[str, Any]] = {}
         for case in cases:
             if case.machine not in machines:
-                machines[case.machine] = json.loads(case.json)["machine"]
+                machines[case.machine] = case.file["machine"]
         free = [] if constants is None else constants.assumptions
         ranged = {name: [*assumptions_of(machine), *free] for name, machine in machines.items()}
         made = cls(ranged, {}, [], seed, own=cases, constants=constants)
@@ -176,9 +176,9 @@ class Draws:
         if self.constants is not None and one in free:
             others = self.constants.rebuilt(self.constants.with_one(one, share))
             rebuilt = {(case.machine, *_place(case)): case for case in others}
-            pairs = [(rebuilt[case.machine, *_place(case)], json.loads(case.json)["machine"], case) for case in cases]
+            pairs = [(rebuilt[case.machine, *_place(case)], case.file["machine"], case) for case in cases]
         else:
-            pairs = [(case, with_draw(json.loads(case.json)["machine"], [one], [share]), case) for case in cases]
+            pairs = [(case, with_draw(case.file["machine"], [one], [share]), case) for case in cases]
         return [_on_machine(*pair) for pair in pairs]
 
     def _machines(self, name: str, machine: Mapping[str, Any], free: int) -> dict[int, Any]:
@@ -197,8 +197,7 @@ def _place(case: Case) -> tuple[str, ...]:
 
 def _on_machine(case: Case, machine: Mapping[str, Any], like: Case) -> Case:
     """Give the program of a case on another machine; all else is that of the case that it is like."""
-    whole, own = json.loads(case.json), json.loads(like.json)
-    whole = {**own, "workload": whole["workload"], "machine": machine}
+    whole = {**like.file, "workload": case.file["workload"], "machine": machine}
     return Case.of(_opplab.Case.from_json(json.dumps(whole)))
 
 
