@@ -14,7 +14,7 @@ import pytest
 
 import opplab
 from opplab import _opplab
-from opplab.choice.answer import Choice, Option, value_words
+from opplab.choice.answer import LATER, Choice, Option, value_words
 from opplab.choice.cases import NOT_NEAR, program_of
 from opplab.choice.choose import _check_measured
 from opplab.choice.criteria import Constraint
@@ -83,6 +83,25 @@ def test_the_best_setting_of_a_goal_that_does_not_decide_is_named(choice: opplab
     ours = f"Its response_p95 is {first.parts['response_p95'].value:.4g} ms"
     assert f"{ours}; by the means {quick.label} has the best, 1.250." in found
     assert "has the best" not in " ".join(replace(choice, options=[first, broken]).findings())
+
+
+def test_misses_that_are_a_goal_are_stated_once(choice: opplab.Choice) -> None:
+    """Goal: `--goal energy,missed` had two sentences of the same misses. Those after the start are other ones."""
+
+    def late(option: Option, percent: float, later: float) -> Option:
+        missed = option.parts["missed_activations"]
+        parts = {"missed_activations": replace(missed, value=percent), LATER: replace(missed, value=later)}
+        return replace(option, parts={**option.parts, **parts}, meets=1.0)
+
+    def told(goals: list[str], later: float) -> list[str]:
+        options = [late(choice.options[0], 4.7, later), late(choice.options[1], 1.6, 1.6)]
+        lines = replace(choice, options=options, goals=goals).findings()
+        return [line[:10] for line in lines if line.startswith(("Its missed is", "It misses"))]
+
+    energy = choice.goals[0]
+    assert told([energy], 4.7) == ["It misses "]
+    assert told([energy, "missed_activations"], 4.7) == ["Its missed"]
+    assert told([energy, "missed_activations"], 3.0) == ["Its missed", "It misses "]
 
 
 def test_what_few_draws_leave_open_is_unknown_and_not_nothing(choice: opplab.Choice) -> None:
@@ -499,14 +518,14 @@ def test_a_limit_that_only_the_means_keep_is_named_as_that() -> None:
     late = Option(Setting((("governor", "b"),)), "b", parts, 0, 0.2, [], [text], kept_by_means=[text])
     units = {"energy": ("J", "lower"), "missed": ("%", "lower")}
     choice = Choice(
-        [base, late],
-        ["energy"],
-        ["energy"],
-        units,
-        [],
-        None,
-        Causes(),
-        {},
+        options=[base, late],
+        metrics=["energy"],
+        goals=["energy"],
+        units=units,
+        constraints=[],
+        gap=None,
+        hangs=Causes(),
+        assumptions={},
         baseline="a",
         work=[text],
         samples=(40, "draws"),

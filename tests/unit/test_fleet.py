@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from opplab import _opplab
 from opplab.choice import choose as choosing
 from opplab.choice.fleet import HOURS, Fleet, counted_of, fleet, ranked_by, sources_of, types_of
 from opplab.cli.main import opplab as program
+from opplab.fit import machine_power
 from opplab.fit.machine_power import generic_power
 from opplab.uncertainty.parts import Parts
 
@@ -123,6 +126,46 @@ def test_the_watts_are_those_of_single_simulations(dumps: Path) -> None:
     assert row["baseline_watts"] == pytest.approx(base["power"], rel=1e-6)
     assert row["saved_watts"] == pytest.approx(by_hand, rel=1e-3, abs=1e-6)
     assert row["saved_kwh_a_year"] == pytest.approx(8.76 * row["saved_watts"])
+
+
+def test_a_dump_is_read_once_and_a_curve_is_made_once_for_a_type(dumps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: many dumps of one type cost little more than one. Method: calls are counted."""
+    read: list[str] = []
+    made: list[str] = []
+    import_machine = _opplab.import_machine
+    monkeypatch.setattr(_opplab, "import_machine", lambda path: read.append(path) or import_machine(path))
+    monkeypatch.setattr(_opplab, "check_machine", lambda path, _: read.append(path))
+    monkeypatch.setattr(machine_power, "generic_power", lambda text: made.append(text) or generic_power(text))
+    types, refused = types_of(counted_of(sources_of([dumps]), {}))
+    assert sorted(Path(one).name for one in read) == ["a.tar.xz", "b.tar.xz", "c.tar.xz", "hostile.tar.xz"]
+    assert len(made) == len(types) == 2 and [Path(name).name for name, _ in refused] == ["hostile.tar.xz"]
+    assert sorted(len(kind.dumps) for kind in types) == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["rome0", "adl0", "knl0", "hswep0"])
+def test_what_an_import_finds_is_what_the_check_of_a_dump_finds(name: str) -> None:
+    path = str(shared(f"data/pepc/{name}.tar.xz"))
+    _, report = _opplab.import_machine(path)
+    assert json.loads(report)["findings"] == json.loads(_opplab.check_machine(path, None))
+
+
+def test_how_many_runs_a_fleet_takes_is_reported_before_they_begin(dumps: Path) -> None:
+    """Goal: nobody waits for hours unprepared. Method: the cases that the sweeps count, less those with no work."""
+    totals: list[int] = []
+    lines: list[str] = []
+
+    @contextmanager
+    def shown(total: int) -> Iterator[Callable[[object], None]]:
+        assert lines
+        totals.append(total)
+        yield lambda _: None
+
+    load = opplab.Workload.parse(json.dumps(LOAD), name="load")
+    options = {**OPTIONS, "governors": ["schedutil", "performance"], "uncertainty": 3}
+    fleet([dumps], load, said=lines.append, progress=shown, **options)
+    # Without work each setting runs once at each draw.
+    runs = sum(totals) - 2 * 3 * 2
+    assert lines[0].startswith(f"up to {runs} runs: 2 machine types x 2 settings, each with 2 runs and 2 at each of 2 ")
 
 
 def test_other_code_answers_anew(dumps: Path, monkeypatch: pytest.MonkeyPatch) -> None:

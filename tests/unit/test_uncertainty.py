@@ -17,6 +17,7 @@ from opplab import _opplab, catalog
 from opplab.simulation.cases import Case
 from opplab.simulation.ranges import Assumption, assumptions_of, with_draw
 from opplab.simulation.simulate import build_case
+from opplab.summary.answer import answer_of
 from opplab.sweep.constants import range_of
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.store import Store
@@ -387,6 +388,8 @@ def test_a_sweep_says_how_sure_its_changes_are(tmp_path: Path) -> None:
     assert len(sure.draws.cases) == 39 * 2 * len(results.select("policy", "benchmark", "param").unique())  # type: ignore[union-attr]
     again = how_sure(experiment, results, ["energy"], 40, store=Store(tmp_path / "draws"))
     assert again.rows() == sure.rows(), "what is in the folder is not run again, and is the same"
+    answer_of(experiment, results, sure)
+    assert all(case.file == json.loads(case.json) for case in experiment.cases), "what all share, nobody changes"
 
 
 def test_all_policies_have_the_same_draws() -> None:

@@ -9,7 +9,7 @@ use opplab_model::error::{Fault, Pos};
 use opplab_model::file::parse_machine;
 use opplab_model::machine::{Machine, TurboBin};
 use opplab_model::node_table;
-use opplab_model::tree::to_json;
+use opplab_model::tree::{Node, to_json};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
@@ -32,14 +32,16 @@ fn read(py: Python<'_>, path: &str) -> PyResult<(Facts, Imported)> {
     result.map_err(|error| source_error(py, error))
 }
 
-/// Imports a source: the machine, and as JSON what was read, what is missing and what was filled from a default.
+/// Imports a source: the machine, and as JSON what was read, what is missing, what was filled from a default, and the
+/// findings of [`check_machine`].
 #[guarded]
 #[pyfunction]
 pub(crate) fn import_machine(py: Python<'_>, path: &str) -> PyResult<(PyMachine, String)> {
     let (facts, imported) = read(py, path)?;
+    let findings = findings(Some(&facts), &imported.machine, &FmaxInput::of_facts(&facts, &imported));
     let Imported { missing, defaults, notes, .. } = &imported;
     let report = node_table! {
-        source: facts.kind.name(), kernel: facts.kernel, told: facts.told, missing, defaults, notes,
+        source: facts.kind.name(), kernel: facts.kernel, told: facts.told, missing, defaults, notes, findings,
     };
     Ok((PyMachine { inner: imported.machine }, to_json(&report)))
 }
@@ -90,7 +92,11 @@ pub(crate) fn fmax(
 #[pyo3(signature = (path, text))]
 pub(crate) fn check_machine(py: Python<'_>, path: &str, text: Option<&str>) -> PyResult<String> {
     let (facts, machine, input) = facts_or_file(py, path, text)?;
-    Ok(to_json(&check::node(&check::check(facts.as_ref(), &machine, &fmax_of(&input, None)))))
+    Ok(to_json(&findings(facts.as_ref(), &machine, &input)))
+}
+
+fn findings(facts: Option<&Facts>, machine: &Machine, input: &FmaxInput) -> Node {
+    check::node(&check::check(facts, machine, &fmax_of(input, None)))
 }
 
 /// The checks that [`check_machine`] makes: (name, what it looks at).

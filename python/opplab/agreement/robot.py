@@ -25,6 +25,7 @@ from opplab.sweep.progress import Shown, counted
 if TYPE_CHECKING:
     import polars as pl
 
+    from opplab.agreement.forecast import Facts
     from opplab.formats.kernel_robot import Report
     from opplab.sweep.variants import Variant
 
@@ -283,23 +284,13 @@ def answer(
     progress : callable, optional
         Gives a context for so many cases.
     """
-    from opplab.agreement.forecast import Facts, NotKnown, deviation_of
-    from opplab.agreement.predict import half_width, known_errors, sign_probability
-
     on = Machine.load(machine)
     model = _model_of(report, on.nr_cpus)
     keys, notes = policy_of(report, policy)
     variants = variants_of(report, keys, vs, on, notes.append)
-    results = _simulated(model, machine, variants, folder, iterations, seconds, jobs, progress)
-    parts = [Facts(part) for part in results.partition_by("iteration")]
-    names = list(dict.fromkeys(results["benchmark"]))
-    base = variants[0].label
-
-    def ratio(facts: Facts, variant: str, metric: str) -> float | None:
-        (point,) = facts.points(names)
-        pair = [facts.value(point, one, [metric]) for one in (variant, base)]
-        return pair[0] / pair[1] if pair[0] and pair[1] else None
-
+    changes = _Changes(
+        model, variants, _simulated(model, machine, variants, folder, iterations, seconds, jobs, progress)
+    )
     rows: list[Row] = []
     predictions: list[dict[str, Any]] = []
     without: dict[str, str] = {}
@@ -309,54 +300,24 @@ def answer(
         if simulated is None or first is None:
             without[row.metric] = ""
             continue
-        cells: list[Cell | None] = [Cell(value=first.value, text=first.text, spread=first.spread)]
-        chances = []
-        for commit, variant in zip(report.commits[1:], variants[1:], strict=True):
-            try:
-                found = [one for one in (ratio(part, variant.label, simulated) for part in parts) if one]
-            except NotKnown as error:
-                found, without[row.metric] = [], str(error)
-            if not found:
-                cells.append(None)
-                continue
-            logs = [math.log(one) for one in found]
-            middle = math.fsum(logs) / len(logs)
-            runs = deviation_of(logs)
-            half = half_width(model.benchmark, middle, known_errors(), runs)
-            chance = sign_probability(model.benchmark, middle, runs, known_errors())
-            change = 100 * math.expm1(middle)
-            low, high = (100 * math.expm1(middle + side * half) for side in (-1, 1))
-            predictions.append(
-                {
-                    "parameters": report.path,
-                    "metric": row.metric,
-                    "commit": commit,
-                    "variant": variant.label,
-                    "base": first.value,
-                    "predicted": first.value * math.exp(middle),
-                    "change_pct": change,
-                    "low_pct": low,
-                    "high_pct": high,
-                    "sign_probability": chance,
-                }
-            )
-            value = first.value * math.exp(middle)
-            text = f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
-            cells.append(Cell(value=value, text=text, change_text=f"{change:+.1f}%", change=change))
-            direction = "more" if change >= 0 else "less"
-            chances.append(f"{direction} {100 * chance:.0f} % [{low:+.1f}%, {high:+.1f}%]")
-        if not any(cells[1:]):
-            without.setdefault(row.metric, "")
+        found, why = changes.of(simulated)
+        if why or not any(found):
+            without[row.metric] = why
+        if not any(found):
             continue
-        operation = f"{row.metric}  ({'; '.join(chances)})"
-        rows.append(Row("", operation, cells, spread_kind="percent", metric=row.metric))
+        cells: list[Cell | None] = [Cell(value=first.value, text=first.text, spread=first.spread)]
+        cells += [None if one is None else one.cell(first.value) for one in found]
+        chances = "; ".join(one.words for one in found if one is not None)
+        rows.append(Row("", f"{row.metric}  ({chances})", cells, spread_kind="percent", metric=row.metric))
+        for commit, variant, one in zip(report.commits[1:], variants[1:], found, strict=True):
+            if one is not None:
+                place = {"parameters": report.path, "metric": row.metric, "commit": commit, "variant": variant.label}
+                predictions.append({**place, **one.numbers(first.value)})
     if not rows:
         why = ": ".join(["", *dict.fromkeys(filter(None, without.values()))][:2])
         raise InputError(f"none of the text's {several(len(report.rows), 'metric')} can be predicted{why}")
-    if report.machine:
-        notes.append(f"the text's machine: {report.machine}")
-    if model.about:
-        notes.append(model.about)
+    notes += [f"the text's machine: {report.machine}"] if report.machine else []
+    notes += [model.about] if model.about else []
     if without:
         known = sorted(without.items(), key=lambda one: not one[1])
         some = some_of((f"{name}{why and f': {why}'}" for name, why in known), 3)
@@ -378,6 +339,76 @@ def answer(
         machine=machine,
     )
     return Answer(table, predictions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A predicted change: its logarithm, half of its interval on that, and the probability of its sign."""
+
+    log: float
+    half: float
+    chance: float
+
+    @property
+    def percent(self) -> tuple[float, float, float]:
+        """The change and the ends of its interval, in percent."""
+        low, high = (100 * math.expm1(self.log + side * self.half) for side in (-1, 1))
+        return 100 * math.expm1(self.log), low, high
+
+    @property
+    def words(self) -> str:
+        """The probability of the sign, and the interval."""
+        change, low, high = self.percent
+        return f"{'more' if change >= 0 else 'less'} {100 * self.chance:.0f} % [{low:+.1f}%, {high:+.1f}%]"
+
+    def cell(self, base: float) -> Cell:
+        """Give the value that follows from a base's."""
+        value, change = base * math.exp(self.log), self.percent[0]
+        text = f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+        return Cell(value=value, text=text, change_text=f"{change:+.1f}%", change=change)
+
+    def numbers(self, base: float) -> dict[str, float]:
+        """Give the same for programs."""
+        change, low, high = self.percent
+        numbers = {"base": base, "predicted": base * math.exp(self.log), "change_pct": change}
+        return {**numbers, "low_pct": low, "high_pct": high, "sign_probability": self.chance}
+
+
+class _Changes:
+    """Changes of the simulated metrics, the base first, with the errors that the model has shown."""
+
+    def __init__(self, model: _Model, variants: Sequence[Variant], results: pl.DataFrame) -> None:
+        from opplab.agreement.forecast import Facts
+
+        self.benchmark = model.benchmark
+        self.base, *self.others = (one.label for one in variants)
+        self.parts = [Facts(part) for part in results.partition_by("iteration")]
+        self.names = list(dict.fromkeys(results["benchmark"]))
+
+    def of(self, metric: str) -> tuple[list[_Change | None], str]:
+        """Give the change of a metric by each variant, None where it is not known, and why that is so."""
+        from opplab.agreement.forecast import NotKnown, deviation_of
+        from opplab.agreement.predict import half_width, known_errors, sign_probability
+
+        found: list[_Change | None] = []
+        why = ""
+        for variant in self.others:
+            try:
+                logs = [math.log(one) for part in self.parts if (one := self._ratio(part, variant, metric))]
+            except NotKnown as error:
+                logs, why = [], str(error)
+            if not logs:
+                found.append(None)
+                continue
+            middle, runs = math.fsum(logs) / len(logs), deviation_of(logs)
+            half = half_width(self.benchmark, middle, known_errors(), runs)
+            found.append(_Change(middle, half, sign_probability(self.benchmark, middle, runs, known_errors())))
+        return found, why
+
+    def _ratio(self, facts: Facts, variant: str, metric: str) -> float | None:
+        (point,) = facts.points(self.names)
+        ours, theirs = (facts.value(point, one, [metric]) for one in (variant, self.base))
+        return ours / theirs if ours and theirs else None
 
 
 def _head(commit: str, subject: str, variant: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,144 +68,99 @@ _MEASURES = (
 
 @dataclass(frozen=True)
 class Option:
-    """A setting and what is known of it.
-
-    Attributes
-    ----------
-    setting : Setting
-    label : str
-    parts : dict of str to Parts
-        Each metric that counts, with its interval.
-    best : float
-        Probability that it is the best, to the printed digits, among those that keep the constraints. Settings that
-        are equal share it, so that all together have 100 %.
-    meets : float
-        Probability that it keeps all constraints.
-    commands : list of str
-        What sets it on a device.
-    breaks : list of str
-        Constraints that it does not keep in most draws.
-    kept_by_means : list of str
-        Those of them that its mean and the baseline's keep.
-    broken_by_means : list of str
-        Constraints that it keeps in most draws, although its mean does not.
-    changes : dict of str to Parts
-        Change of each metric against the baseline, in percent; none of a metric that is zero.
-    saved : Parts or None
-        Power at equal work that it saves against the baseline, in W; None where that is not known.
-    twins : list of str
-        Settings whose runs are this one's: they are one candidate, which has the name of the first.
-    equals : list of str
-        Settings of other runs that are as good in the deciding metric, to the printed digits, in every draw.
-    ties : float
-        Probability that no other is better, which equal settings do not share: the order is by this.
-    single : tuple of (int, int, int) or None
-        Runs or, with draws, draws in which it alone is the best, in which none is better, and in which it keeps all
-        constraints; None where they are not known.
-    """
+    """A setting and what is known of it."""
 
     setting: Setting
     label: str
     parts: Mapping[str, Parts]
+    """Each metric that counts, with its interval."""
     best: float
+    """Probability that it is the best, to the printed digits, among those that keep the constraints. Settings that are
+    equal share it, so that all together have 100 %."""
     meets: float
+    """Probability that it keeps all constraints."""
     commands: Sequence[str]
+    """What sets it on a device."""
     breaks: Sequence[str] = ()
+    """Constraints that it does not keep in most draws."""
     kept_by_means: Sequence[str] = field(default=(), kw_only=True)
+    """Those of them that its mean and the baseline's keep."""
     broken_by_means: Sequence[str] = field(default=(), kw_only=True)
+    """Constraints that it keeps in most draws, although its mean does not."""
     changes: Mapping[str, Parts] = field(default_factory=dict)
+    """Change of each metric against the baseline, in percent; none of a metric that is zero."""
     saved: Parts | None = field(default=None, kw_only=True)
+    """Power at equal work that it saves against the baseline, in W; None where that is not known."""
     twins: Sequence[str] = ()
+    """Settings whose runs are this one's: they are one candidate, which has the name of the first."""
     equals: Sequence[str] = ()
+    """Settings of other runs that are as good in the deciding metric, to the printed digits, in every draw."""
     ties: float = 0.0
+    """Probability that no other is better, which equal settings do not share: the order is by this."""
     single: tuple[int, int, int] | None = None
+    """Runs or, with draws, draws in which it alone is the best, in which none is better, and in which it keeps all
+    constraints; None where they are not known."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Choice:
-    """The answer to a choice.
-
-    Attributes
-    ----------
-    options : list of Option
-        The best first; where they are unranked, as they were given.
-    metrics, goals : list of str
-        What was asked about; what counts, the first decides.
-    beside : list of str
-        Metrics that are shown with them: energy, and the work that is done.
-    baseline : str
-        The setting whose work every other has to do.
-    units : dict of str to (unit, better)
-    constraints, work : list of str
-        What was asked for; what holds by itself, so that every setting does the baseline's work.
-    idle : list of (str, str)
-        Constraints on which all settings are equal, and their metric.
-    check : sequence of str
-        How near the replay of a recording is to it, in sentences; empty without a recording.
-    energy_error : float
-        How far the replay's energy is off the recording's, in percent: no change within it is significant. 0 where it
-        is not known.
-    gap : Parts or None
-        By how much the next setting that keeps the constraints, and is not as good, is off from the first in the
-        deciding metric, in percent; None if there is none.
-    hangs : Causes
-        What this gap hangs on.
-    against_next : dict of str to Parts
-        Where the baseline is the first: its change of each response time against the next setting, in percent.
-    assumptions : dict of str to str
-        Everything that was drawn, with its range.
-    facts : list of (str, str)
-    sources : dict of str to str
-        The machine file's marks.
-    notes : sequence of str
-        What the numbers are of, for the last line.
-    cold : str
-        Which of them the start of the runs may decide; empty if none.
-    boost : str
-        How many cores ran at the boost that is known of one alone; empty if none.
-    missing : sequence of str
-        What they do not hold, in sentences.
-    of_power : sequence of str
-        What energy and power hold beside the CPUs' work, and what they lack, in sentences.
-    unranked : bool
-        Whether lower clocks cost no time in the recording, so that no setting of clocks is recommended.
-    assumed_power : bool
-        Whether the watts are assumed, and in no draw.
-    next_step : str
-        The command that has the sources of the numbers.
-    undrawn : bool
-        Whether no draws were asked for.
-    samples : (int, str)
-        How many draws (that of the file's own numbers too) or, without draws, runs the probabilities are of.
-    """
+    """The answer to a choice."""
 
     options: list[Option]
+    """The best first; where they are unranked, as they were given."""
     metrics: list[str]
+    """What was asked about."""
+    beside: list[str] = field(default_factory=list)
+    """Metrics that are shown with them: energy, and the work that is done."""
     goals: list[str]
+    """What counts; the first decides."""
+    baseline: str = ""
+    """The setting whose work every other has to do."""
     units: dict[str, tuple[str, str]]
+    """Of each metric its unit, and which side is better."""
     constraints: list[str]
+    """What was asked for."""
+    work: list[str] = field(default_factory=list)
+    """What holds by itself, so that every setting does the baseline's work."""
+    idle: list[tuple[str, str]] = field(default_factory=list)
+    """Constraints on which all settings are equal, and their metric."""
+    check: Sequence[str] = ()
+    """How near the replay of a recording is to it, in sentences; empty without a recording."""
+    energy_error: float = 0.0
+    """How far the replay's energy is off the recording's, in percent: no change within it is significant. 0 where it is
+    not known."""
     gap: Parts | None
+    """By how much the next setting that keeps the constraints, and is not as good, is off from the first in the
+    deciding metric, in percent; None if there is none."""
     hangs: Causes
+    """What this gap hangs on."""
+    against_next: Mapping[str, Parts] = field(default_factory=dict)
+    """Where the baseline is the first: its change of each response time against the next setting, in percent."""
     assumptions: dict[str, str]
+    """Everything that was drawn, with its range."""
     facts: list[tuple[str, str]] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
-    undrawn: bool = False
-    against_next: Mapping[str, Parts] = field(default_factory=dict)
+    """The machine file's marks."""
     notes: Sequence[str] = ()
+    """What the numbers are of, for the last line."""
     cold: str = ""
+    """Which of them the start of the runs may decide; empty if none."""
     boost: str = ""
+    """How many cores ran at the boost that is known of one alone; empty if none."""
     missing: Sequence[str] = ()
+    """What the numbers do not hold, in sentences."""
     of_power: Sequence[str] = ()
-    samples: tuple[int, str] = (1, "runs")
-    beside: list[str] = field(default_factory=list)
-    baseline: str = ""
-    work: list[str] = field(default_factory=list)
-    idle: list[tuple[str, str]] = field(default_factory=list)
-    check: Sequence[str] = ()
-    energy_error: float = 0.0
+    """What energy and power hold beside the CPUs' work, and what they lack, in sentences."""
     unranked: bool = False
+    """Whether lower clocks cost no time in the recording, so that no setting of clocks is recommended."""
     assumed_power: bool = False
+    """Whether the watts are assumed, and in no draw."""
     next_step: str = ""
+    """The command that has the sources of the numbers."""
+    undrawn: bool = False
+    """Whether no draws were asked for."""
+    samples: tuple[int, str] = (1, "runs")
+    """How many draws (that of the file's own numbers too) or, without draws, runs the probabilities are of."""
 
     def best_in(self, option: Option) -> str:
         """Give how probable it is that a setting is the best, and with ties where it has some.
@@ -373,62 +328,83 @@ class Choice:
 
     def findings(self) -> list[str]:
         """Describe in sentences what to do, how sure that is, and what would make it surer."""
-        first = self.options[0]
         chosen = self.recommended
-        # What a setting keeps is all of them together, also those that nobody asked for.
-        also = self.work if chosen is not None and chosen.meets < 1 else []
-        limits = " and ".join([*self.constraints, *also])
         if self.unranked:
             from opplab.trace.replayed import FIXED_SPEED
 
             why = f"No setting is recommended: {FIXED_SPEED}."
-            return [
-                why,
-                "Rows stand as they were given. With -m MACHINE the same work runs at speeds that follow the clock.",
-                *self.same(),
-                *self.check,
-            ]
+            how = "Rows stand as they were given. With -m MACHINE the same work runs at speeds that follow the clock."
+            return [why, how, *self.same(), *self.check]
         if chosen is None:
-            every = " and ".join(self.kept_by_none())
-            does = self._in(self.keeps_in(first))
-            nearest = f"No setting keeps {every}; the nearest is {first.label}, which does {does}."
+            every, first = " and ".join(self.kept_by_none()), self.options[0]
+            nearest = f"No setting keeps {every}; the nearest is {first.label}, which does "
+            nearest += f"{self._in(self.keeps_in(first))}."
             nearest += " The others follow by how far their means are beyond it." if len(self.options) > 1 else ""
             return [nearest, *self.same(), *self._tests_nothing(), *self.check]
-        goal = self.goals[0]
-        title = title_of(goal)
-        alone = len(self.options) == 1
-        out = [
-            f"Recommended: {chosen.label}: {title} {value_words(chosen.parts[goal])} {self.units[goal][0]}, "
+        others = self._other_goals(chosen)
+        return [
+            self._recommendation(chosen),
+            *self._price(),
+            *self._at_equal_work(chosen),
+            *others.values(),
+            *self._less_by_mean(chosen),
+            *self._late(chosen, others),
+            *self.left_out(),
+            *self.same(),
+            *self._tests_nothing(),
+            *self._next(),
+            *self._open(chosen),
+            *self.check,
+        ]
+
+    def _recommendation(self, chosen: Option) -> str:
+        """Name the setting to take, with its value, how probably it is the best, and what it keeps how probably."""
+        # What a setting keeps is all of them together, also those that nobody asked for.
+        limits = " and ".join([*self.constraints, *(self.work if chosen.meets < 1 else [])])
+        goal, alone = self.goals[0], len(self.options) == 1
+        return (
+            f"Recommended: {chosen.label}: {title_of(goal)} {value_words(chosen.parts[goal])} {self.units[goal][0]}, "
             + ("as with every other setting" if alone else f"the best {self._in(self.best_in(chosen))}")
             + (", by assumed power" if self.assumed_power and not alone else "")
             + (f", keeps {limits} {self._in(self.keeps_in(chosen))}." if limits else ".")
-        ]
-        kept = runners_up(self.options)
+        )
+
+    def _price(self) -> list[str]:
+        """Give what the setting costs against the baseline, or where it is that, against the next one."""
         if price := self.price():
-            out.append(f"Its price: {price} against {self.baseline}.")
-        elif kept and (price := " and ".join(self.priced_against_next().values())):
-            out.append(f"Its price: {price} against {kept[0].label}.")
-        out += self._at_equal_work(chosen)
-        out += self._other_goals(chosen)
-        if less := self._less(chosen, [text for text in chosen.broken_by_means if text in self.work]):
-            most = f"although in most {self.samples[1]} within the limit"
-            out.append(f"On the mean it does less than {self.baseline}: {', '.join(less)}, {most}.")
-        out += self._late(chosen)
-        out += self.left_out()
-        out += self.same()
-        out += self._tests_nothing()
-        same = list(chosen.equals)
-        if self.gap is not None and kept:
-            second = kept[0]
-            change = self.gap.certainty.text(self.gap.value)
-            ends = (self.gap.low, self.gap.high)
-            little = all(end is not None and abs(end) <= LITTLE for end in ends)
-            doubt = f"they differ by less than {LITTLE:g} %, either will do" if little else self.gap.certainty.words
-            if not little and self._in_error(goal, self.gap):
-                change = change.removesuffix("*")
-                doubt = f"within the replay's error of {self.energy_error:.1f} %, not significant"
-            out.append(f"Next is {second.label}, {title} {change}: {doubt}.")
-            same += [second.label] if little else []
+            return [f"Its price: {price} against {self.baseline}."]
+        kept = runners_up(self.options)
+        price = " and ".join(self.priced_against_next().values()) if kept else ""
+        return [f"Its price: {price} against {kept[0].label}."] if price else []
+
+    def _less_by_mean(self, chosen: Option) -> list[str]:
+        """Report that the mean does less than the baseline where most runs or draws do not."""
+        less = self._less(chosen, [text for text in chosen.broken_by_means if text in self.work])
+        most = f"although in most {self.samples[1]} within the limit"
+        return [f"On the mean it does less than {self.baseline}: {', '.join(less)}, {most}."] if less else []
+
+    @property
+    def _is_next_as_good(self) -> bool:
+        """Whether the next setting differs by so little that either will do."""
+        ends = (None,) if self.gap is None else (self.gap.low, self.gap.high)
+        return all(end is not None and abs(end) <= LITTLE for end in ends)
+
+    def _next(self) -> list[str]:
+        """Name the next setting, and how sure it is that it is worse."""
+        kept = runners_up(self.options)
+        if self.gap is None or not kept:
+            return []
+        change, doubt = self.gap.certainty.text(self.gap.value), self.gap.certainty.words
+        if self._is_next_as_good:
+            doubt = f"they differ by less than {LITTLE:g} %, either will do"
+        elif self._in_error(self.goals[0], self.gap):
+            change = change.removesuffix("*")
+            doubt = f"within the replay's error of {self.energy_error:.1f} %, not significant"
+        return [f"Next is {kept[0].label}, {title_of(self.goals[0])} {change}: {doubt}."]
+
+    def _open(self, chosen: Option) -> list[str]:
+        """Describe what the recommendation depends on, what it leaves open, and what would narrow that."""
+        out = []
         if not self.assumptions:
             none = "Nothing was drawn" if self.undrawn else "The machine file states no ranges"
             out.append(f"{none}: what its numbers leave open is not in this.")
@@ -439,7 +415,8 @@ class Choice:
             out.append(f"Between these two no assumed value stands out in {self.samples[0]} draws.")
         if self.hangs.regime is not None:
             out.append(self.hangs.regime.words(change_text))
-        if max(chosen.best, chosen.ties) < SURE and not same:
+        as_good = chosen.equals or (self._is_next_as_good and runners_up(self.options))
+        if max(chosen.best, chosen.ties) < SURE and not as_good:
             out += [f"To be surer: {words}." for words in self.measures()]
         if not any(parts.varies for parts in chosen.parts.values()):
             out.append("No variation modelled: all runs of a setting are equal.")
@@ -447,7 +424,7 @@ class Choice:
         if any(change.is_clear and self._in_error(metric, change) for metric, change in changes):
             error = f"the replay's own error of {self.energy_error:.1f} %"
             out.append(f"Stars are of the runs alone: a change of energy within {error} is not significant.")
-        return [*out, *self.check]
+        return out
 
     def _at_equal_work(self, chosen: Option) -> list[str]:
         """Give what the recommended setting saves where nobody asks for the additional work that it does."""
@@ -523,9 +500,9 @@ class Choice:
                 words[-1] += f", in most {self.samples[1]} more than the limit, although not on the mean"
         return words
 
-    def _other_goals(self, chosen: Option) -> list[str]:
-        """Report which setting that keeps the constraints is the best in each goal that did not decide."""
-        found = []
+    def _other_goals(self, chosen: Option) -> dict[str, str]:
+        """Report which setting that keeps the constraints is the best in goals that did not decide, by goal."""
+        found = {}
         for goal in self.goals[1:]:
             unit, better = self.units[goal]
             best = (max if better == "higher" else min)(
@@ -533,13 +510,15 @@ class Choice:
             )
             ours, theirs = (quantity(option.parts[goal].value) for option in (chosen, best))
             if ours != theirs:
-                found.append(
-                    f"Its {title_of(goal)} is {ours} {unit}; by the means {best.label} has the best, {theirs}."
-                )
+                words = f"Its {title_of(goal)} is {ours} {unit}; by the means {best.label} has the best, {theirs}."
+                found[goal] = words
         return found
 
-    def _late(self, chosen: Option) -> list[str]:
-        """Report that a setting misses more activations than another one, as the baseline may."""
+    def _late(self, chosen: Option, others: Collection[str]) -> list[str]:
+        """Report that a setting misses more activations than another one, as the baseline may.
+
+        `others` are the goals that have a sentence: one of the same misses is enough.
+        """
         metric = LATER if LATER in chosen.parts else "missed_activations"
         if metric not in chosen.parts:
             return []
@@ -548,6 +527,8 @@ class Choice:
         if ours - theirs <= MISSED_SLACK:
             return []
         start = "" if ours == chosen.parts["missed_activations"].value else " after the start"
+        if not start and "missed_activations" in others:
+            return []
         return [f"It misses {ours:.3g} % of its activations{start}, {fewest.label} {theirs:.3g} %."]
 
     def _tests_nothing(self) -> list[str]:

@@ -30,43 +30,29 @@ NOT_NEAR = "The replay under the recorded policy is not near the recording: do n
 
 @dataclass
 class Program:
-    """What runs where: the base case of each seed, as JSON, whose policy is then replaced.
-
-    Attributes
-    ----------
-    bases : list of dict
-        A case for each seed.
-    about : list of (str, str)
-        Facts for a report.
-    model : Benchmark or None
-        The benchmark model that it is of.
-    check : sequence of str
-        How near the replay of a recording is to it, in sentences; empty without a recording.
-    energy_error : float
-        How far the replay's energy is off the recording's, in percent; 0 where that is not known.
-    based : callable, optional
-        What makes such bases of the model with other parameters.
-    recorded : dict of bool
-        Of a recording: ``fixed_speed``, whether its CPUs ran as fast at every clock, so that clocks cannot be ranked by
-        it; ``assumed_power``, whether the watts are assumed, in no draw.
-    sources : str
-        The command that has the sources of the machine's numbers, or that names a machine which has them.
-    notes : sequence of str
-        What rt-app would silently read over in the workload's file, each with its place.
-    fit : (str or None, dict)
-        The calibration of the benchmark model on the machine, and its constants.
-    """
+    """What runs where: the base case of each seed, as JSON, whose policy is then replaced."""
 
     bases: list[dict[str, Any]]
+    """A case for each seed."""
     about: list[tuple[str, str]]
+    """Facts for a report."""
     model: Benchmark | None = None
+    """The benchmark model that it is of."""
     based: Callable[[Benchmark], list[dict[str, Any]]] | None = None
+    """What makes such bases of the model with other parameters."""
     check: Sequence[str] = ()
+    """How near the replay of a recording is to it, in sentences; empty without a recording."""
     recorded: Mapping[str, bool] = field(default_factory=dict)
+    """Of a recording: ``fixed_speed``, whether its CPUs ran as fast at every clock, so that clocks cannot be ranked by
+    it; ``assumed_power``, whether the watts are assumed, in no draw."""
     sources: str = ""
+    """The command that has the sources of the machine's numbers, or that names a machine which has them."""
     notes: Sequence[str] = ()
+    """What rt-app would silently read over in the workload's file, each with its place."""
     fit: tuple[str | None, Mapping[str, int | str]] = (None, {})
+    """The calibration of the benchmark model on the machine, and its constants."""
     energy_error: float = 0.0
+    """How far the replay's energy is off the recording's, in percent; 0 where that is not known."""
 
     @property
     def _given(self) -> dict[str, int | str]:

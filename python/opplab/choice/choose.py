@@ -5,7 +5,6 @@ All settings run the same programs with the same seeds, and at the same draws of
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from opplab.choice.criteria import (
 from opplab.choice.ranking import Ranking
 from opplab.choice.settings import Setting, grid, labels_of, listed, with_drivers
 from opplab.errors import CaseError, InputError, OpplabError
-from opplab.simulation.cases import Measured
+from opplab.simulation.cases import Case, Measured
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy, check_keys
 from opplab.simulation.power import how_to_get_power, is_of_power, needs_power
@@ -151,38 +150,33 @@ def choose(
     whole = all(text.strip() != ANY_WORK for text in constraints)
     program = program_of(machine, workload, seconds=seconds, seeds=range(seed, seed + iterations), keys=shared)
     check(goals, limits, program.metric)
+    metrics = [*goals, *(limit.metric for limit in limits)]
     # A benchmark's own metric has the waits in it; of other programs they are shown, whatever the goals are.
-    latencies = program.model is None or needs_latencies([*goals, *(limit.metric for limit in limits)])
-    if any(needs_power(name, program.machine) for name in (*goals, *(limit.metric for limit in limits))):
+    latencies = program.model is None or needs_latencies(metrics)
+    if any(needs_power(name, program.machine) for name in metrics):
         raise InputError(how_to_get_power([program.machine]))
     chosen = list(settings) if settings is not None else grid(governors, tunables, **keys)
     left_out: list[str] = []
     chosen += _variants_of(chosen[0], variants, program.machine, left_out.append)
     run = _Runner(program, variation, latencies, jobs, executor, progress)
-    is_asked = POWER_AT_EQUAL_WORK in (*goals, *(limit.metric for limit in limits))
+    is_asked = POWER_AT_EQUAL_WORK in metrics
     if search and is_asked:
         raise InputError(f"a search has no {POWER_AT_EQUAL_WORK}: its goals are of single runs, such as energy")
     if search:
         from opplab.choice.search import searched
 
-        chosen += [
-            one
-            for one in searched(run, chosen, search, goals, limits, search_settings, seed, whole=whole)
-            if one not in chosen
-        ]
-    chosen = _as_taken(program, chosen, left_out.append)
-    if any(map(is_of_power, (goals[0], *(limit.metric for limit in limits)))):
-        chosen = _of_known_power(program, chosen, left_out.append)
-    if len(chosen) < 2:
-        only = "; ".join(["there is only one setting", *left_out])
-        raise InputError(f"{only}: give at least two, such as two governors")
-    chosen = with_drivers(chosen, program.machine, shared)
-    words = told_apart(shared, [dict(one.keys) for one in chosen])
-    named = zip(labels_of(chosen), chosen, strict=True)
-    labels = [label if one.name else f"{label} {words}".strip() for label, one in named]
-    cases = program.cases(chosen, labels, variation)
+        found = searched(run, chosen, search, goals, limits, search_settings, seed, whole=whole)
+        chosen += [one for one in found if one not in chosen]
+    by_power = any(map(is_of_power, (goals[0], *(limit.metric for limit in limits))))
+    by_label = _comparable(program, chosen, shared, left_out, by_power=by_power)
+    labels = list(by_label)
     run.idle = labels if is_asked or not needs_power("power", program.machine) else ()
-    ran = [*cases, *(program.idle().cases(chosen, labels, variation) if run.idle else ())]
+
+    def cases_of(other: Program) -> list[Case]:
+        return other.cases(list(by_label.values()), labels, variation)
+
+    cases = cases_of(program)
+    ran = [*cases, *(cases_of(program.idle()) if run.idle else ())]
     for line in (*left_out, *program.notes, *unable(cases), *missing(cases)):
         said(line)
     values, units = run.own(ran)
@@ -193,26 +187,76 @@ def choose(
         units.pop(program.metric, None)
     draws = None
     if uncertainty > 1:
-        constants = program.constants(lambda other: other.cases(chosen, labels, variation))
-        draws = Draws.of(ran, uncertainty, seed, constants)
+        draws = Draws.of(ran, uncertainty, seed, program.constants(cases_of))
         run.drawn(draws, values)
     asked = Asked.of(goals, limits, units, whole=whole)
-    by_label = dict(zip(labels, chosen, strict=True))
     ranking = Ranking(program, by_label, asked, values, units, draws, point, cases[0].inner.begun_ns())
-    choice = ranking.choice(iterations, run.drawn)
-    powers_w = [(point[0], option.parts["power"].value) for option in choice.options if "power" in option.parts]
-    in_turn = shared_timers(json.loads(cases[0].json)["workload"])
-    pairs = [(labels[0], label) for label in labels[1:]]
-    notes = [*(f"{words}." for words in (*left_out, *in_turn, *program.disk_notes)), *of_settings(cases, pairs)]
+    over = {(point, name): list(values.get((point, name, "overutilized"), Values()).own.values()) for name in labels}
+    return _noted(ranking.choice(iterations, run.drawn), run, cases, over, left_out, cut)
+
+
+def _comparable(
+    program: Program, settings: Sequence[Setting], shared: Mapping[str, Any], left_out: list[str], *, by_power: bool
+) -> dict[str, Setting]:
+    """Give the settings that can be compared by their labels, the baseline first.
+
+    Parameters
+    ----------
+    shared : mapping
+        Keys of the policy that all settings share.
+    left_out : list of str
+        Takes why others are not compared.
+    by_power : bool
+        Whether power decides, so that what it costs must be known.
+    """
+    chosen = _as_taken(program, settings, left_out.append)
+    if by_power:
+        chosen = _of_known_power(program, chosen, left_out.append)
+    if len(chosen) < 2:
+        only = "; ".join(["there is only one setting", *left_out])
+        raise InputError(f"{only}: give at least two, such as two governors")
+    chosen = with_drivers(chosen, program.machine, shared)
+    words = told_apart(shared, [dict(one.keys) for one in chosen])
+    named = zip(labels_of(chosen), chosen, strict=True)
+    return {label if one.name else f"{label} {words}".strip(): one for label, one in named}
+
+
+def _noted(
+    choice: Choice,
+    run: _Runner,
+    cases: Sequence[Case],
+    over: Mapping[tuple[Point, str], Sequence[float]],
+    left_out: Sequence[str],
+    cut: str,
+) -> Choice:
+    """Add to a choice what its numbers do not hold, and what was left out.
+
+    Parameters
+    ----------
+    over : mapping
+        See `opplab.summary.caveats.eas_off`.
+    left_out : sequence of str
+        Settings that are not compared, and why.
+    cut : str
+        See `_check_measured`.
+    """
+    program, on = run.program, cases[0].machine
+    policies = {case.policy: case.file["policy"] for case in cases}
+    base, *others = policies
+    in_turn = shared_timers(cases[0].file["workload"])
+    notes = [f"{words}." for words in (*left_out, *in_turn, *program.disk_notes)]
+    notes += of_settings(cases, [(base, label) for label in others])
     notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
-    policies = {case.policy: json.loads(case.json)["policy"] for case in cases}
-    shares = {(point, name): list(values.get((point, name, "overutilized"), Values()).own.values()) for name in labels}
-    notes += filter(None, [eas_off(shares, policies)])
-    boost = lone_boost(point[0], program.machine, run.boosted_cpus)
+    notes += filter(None, [eas_off(over, policies)])
+    powers_w = [(on, option.parts["power"].value) for option in choice.options if "power" in option.parts]
     kernels = ("kernel profile", ", ".join(dict.fromkeys(case.kernel for case in cases)))
-    facts = [kernels if name == kernels[0] else (name, value) for name, value in choice.facts]
-    watts = of_power({point[0]: program.machine}, powers_w)
-    return replace(choice, missing=notes, boost=boost, of_power=watts, facts=facts)
+    return replace(
+        choice,
+        missing=notes,
+        boost=lone_boost(on, program.machine, run.boosted_cpus),
+        of_power=of_power({on: program.machine}, powers_w),
+        facts=[kernels if name == kernels[0] else (name, value) for name, value in choice.facts],
+    )
 
 
 def _cut(

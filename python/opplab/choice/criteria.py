@@ -29,27 +29,17 @@ _FORM = re.compile(
 
 @dataclass(frozen=True)
 class Constraint:
-    """What a metric must not exceed, or must reach.
-
-    Attributes
-    ----------
-    metric : str
-    at_most : bool
-    bound : float
-        Of a relative constraint the percentage of the baseline's value.
-    unit : str
-        As it was written; empty for the metric's own.
-    text : str
-    relative : bool
-        Whether the bound is a share of the baseline's value.
-    """
+    """What a metric must not exceed, or must reach."""
 
     metric: str
     at_most: bool
     bound: float
+    """Of a relative constraint the percentage of the baseline's value."""
     unit: str
+    """As it was written; empty for the metric's own."""
     text: str
     relative: bool = False
+    """Whether the bound is a share of the baseline's value."""
 
     @classmethod
     def parse(cls, text: str) -> Constraint:
@@ -95,25 +85,17 @@ def _scales_of(unit: str) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a choice asks for, by the metrics that its runs have.
-
-    Attributes
-    ----------
-    goals : list of str
-        The first decides.
-    limits, work : list of Constraint
-        What was asked for; what holds by itself, so that every setting does the baseline's work.
-    bounds : list of (str, Constraint)
-        The metric of each constraint.
-    own : list of str
-        Benchmarks' own metrics.
-    """
+    """What a choice asks for, by the metrics that its runs have."""
 
     goals: list[str]
+    """The first decides."""
     limits: Sequence[Constraint]
     work: list[Constraint]
+    """`limits`, `work`: what was asked for; what holds by itself, so that every setting does the baseline's work."""
     bounds: list[tuple[str, Constraint]]
+    """The metric of each constraint."""
     own: list[str]
+    """Benchmarks' own metrics."""
 
     @classmethod
     def of(

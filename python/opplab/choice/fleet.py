@@ -17,7 +17,7 @@ import opplab
 from opplab import _opplab
 from opplab.catalog import find, names, nearest
 from opplab.certainty import change_text
-from opplab.choice import GOVERNORS
+from opplab.choice import DRAWS, GOVERNORS, ITERATIONS
 from opplab.choice.criteria import ANY_WORK, MISSED_SLACK, Constraint
 from opplab.cpulist import nr_cpus
 from opplab.errors import InputError, OpplabError
@@ -43,32 +43,21 @@ MOST = 3
 
 @dataclass
 class MachineType:
-    """Machines whose dumps are equal in all that a simulation uses.
-
-    Attributes
-    ----------
-    name : str
-        The processor, and the number of CPUs.
-    digest : str
-        Of the machine file without name and sources.
-    text : str
-        The machine file.
-    dumps : list of str
-    machines : int
-        How many these dumps stand for.
-    built_in : list of str
-        Built-in machines of this processor that have power, where this one has a generic curve.
-    limited : list of (str, str)
-        Dumps with a limit of the clock, without which the governors are compared, and which limit.
-    """
+    """Machines whose dumps are equal in all that a simulation uses."""
 
     name: str
+    """The processor, and the number of CPUs."""
     digest: str
+    """Of the machine file without name and sources."""
     text: str
+    """The machine file."""
     dumps: list[str] = field(default_factory=list)
     machines: int = 0
+    """How many these dumps stand for."""
     built_in: list[str] = field(default_factory=list)
+    """Built-in machines of this processor that have power, where this one has a generic curve."""
     limited: list[tuple[str, str]] = field(default_factory=list)
+    """Dumps with a limit of the clock, without which the governors are compared, and which limit."""
 
     def machine(self) -> Machine:
         """Give the machine, with the type's name for messages."""
@@ -88,65 +77,43 @@ class MachineType:
 
 @dataclass(kw_only=True)
 class Saving:
-    """The answer for one machine type; watts are of one machine at the baseline's work.
-
-    Attributes
-    ----------
-    setting : str
-        Empty if no setting keeps the constraints.
-    baseline : str
-    best : str
-        How probable it is that no other setting is better, in words.
-    keeps : str
-        How probable it is that the setting keeps all constraints and the baseline's work; empty without any of them.
-    limits : str
-        Those, if it may break some; empty if it keeps them in all runs or draws.
-    base_watts : float
-        What the baseline draws.
-    watts, low, high : float or None
-        What the setting saves, with its interval.
-    clear : bool
-    commands : list of str
-    price : str
-        What the setting costs in response time; empty if nothing.
-    twins : list of str
-        Settings that are one candidate with another, or as good as the recommended one, in sentences.
-    passed : str
-        What was the best more often than the baseline without saving energy; empty if nothing was.
-    reason : str
-        Why the saving has no interval; empty if it has one.
-    broken : str
-        Constraints that no setting keeps, or, where one does, that the baseline does not.
-    left_out : list of str
-        Settings that are left out as they do less work, in sentences.
-    missing : list of str
-        What its numbers do not hold, in sentences.
-    base_missed : float
-        Activations that the baseline misses, in percent.
-    power : float
-        Change of the mean power, in percent: of more work, too.
-    """
+    """The answer for one machine type; watts are of one machine at the baseline's work."""
 
     setting: str
+    """Empty if no setting keeps the constraints."""
     baseline: str
     best: str
+    """How probable it is that no other setting is better, in words."""
     keeps: str
+    """How probable it is that the setting keeps all constraints and the baseline's work; empty without any of them."""
     limits: str
+    """Those, if it may break some; empty if it keeps them in all runs or draws."""
     base_watts: float | None
+    """What the baseline draws."""
     watts: float | None
     low: float | None
     high: float | None
+    """`watts`, `low`, `high`: what the setting saves, with its interval."""
     clear: bool
     commands: list[str]
     price: str
+    """What the setting costs in response time; empty if nothing."""
     twins: list[str]
+    """Settings that are one candidate with another, or as good as the recommended one, in sentences."""
     passed: str
+    """What was the best more often than the baseline without saving energy; empty if nothing was."""
     reason: str
+    """Why the saving has no interval; empty if it has one."""
     broken: str
+    """Constraints that no setting keeps, or, where one does, that the baseline does not."""
     left_out: list[str]
+    """Settings that are left out as they do less work, in sentences."""
     missing: list[str]
+    """What its numbers do not hold, in sentences."""
     base_missed: float
+    """Activations that the baseline misses, in percent."""
     power: float
+    """Change of the mean power, in percent: of more work, too."""
 
     @classmethod
     def of(cls, choice: Choice) -> Saving:
@@ -197,18 +164,11 @@ class Saving:
 
 @dataclass
 class Fleet(Block):
-    """The answer for a fleet: a line a machine type, the most watts saved first.
-
-    Attributes
-    ----------
-    types : list of (MachineType, Saving)
-    refused : list of (str, str)
-        Dumps that were not understood and types that could not be simulated, and why.
-    assumed : str
-    """
+    """The answer for a fleet: a line a machine type, the most watts saved first."""
 
     types: list[tuple[MachineType, Saving]]
     refused: list[tuple[str, str]]
+    """Dumps that were not understood and types that could not be simulated, and why."""
     assumed: str = ""
 
     def tables(self, most: int | None = None) -> list[list[dict[str, str]]]:
@@ -281,6 +241,7 @@ class Fleet(Block):
         out = []
         for kind, saving in self.types:
             year = kind.machines * HOURS / 1000
+            saved = {"": saving.watts, "_low": saving.low, "_high": saving.high}
             out.append(
                 {
                     "machine_type": kind.name,
@@ -291,13 +252,9 @@ class Fleet(Block):
                     "keeps_limits_in": saving.keeps,
                     "baseline_watts": saving.base_watts,
                     "baseline_missed_percent": saving.base_missed,
-                    "saved_watts": saving.watts,
-                    "saved_watts_low": saving.low,
-                    "saved_watts_high": saving.high,
+                    **{f"saved_watts{end}": watts for end, watts in saved.items()},
                     "clear": saving.clear,
-                    "saved_kwh_a_year": None if saving.watts is None else saving.watts * year,
-                    "saved_kwh_a_year_low": None if saving.low is None else saving.low * year,
-                    "saved_kwh_a_year_high": None if saving.high is None else saving.high * year,
+                    **{f"saved_kwh_a_year{end}": watts and watts * year for end, watts in saved.items()},
                     "digest": kind.digest,
                     "dumps": " ".join(kind.dumps),
                 }
@@ -411,24 +368,18 @@ def types_of(sources: Mapping[Path, int]) -> tuple[list[MachineType], list[tuple
 
     `sources` has how many machines each dump stands for.
     """
-    from opplab.fit.machine_power import GENERIC_MARK, generic_power
-    from opplab.simulation.machine import Machine
-
     types: dict[str, MachineType] = {}
+    # By what dumps have themselves: a curve in place of their power is put in once for those that are equal.
+    of_dumps: dict[str, MachineType] = {}
     refused = []
     for source, number in sources.items():
         try:
-            given = source.suffix == ".toml" or (not source.exists() and str(source) in names("machine"))
-            if not given and not source.exists():
-                raise InputError("there is no such file")
-            machine = Machine.load(source)._inner if given else _opplab.import_machine(str(source))[0]
-            text = machine.renamed("machine").to_toml()
-            if not _has_power(text):
-                text, _ = generic_power(text)
-            digest = _digest(text)
-            if digest not in types:
-                types[digest] = MachineType(_name_of(text, source), digest, text)
-                types[digest].built_in = _built_in(text) if GENERIC_MARK in text else []
+            text, limits = _read(source)
+            tree = toml_of(text, "the machine file")
+            own = _digest(tree)
+            if own not in of_dumps:
+                made = _type_of(text, tree, source)
+                of_dumps[own] = types.setdefault(made.digest, made)
         except (OpplabError, OSError) as error:
             words = (
                 (getattr(error, "strerror", "") or str(error))
@@ -439,9 +390,10 @@ def types_of(sources: Mapping[Path, int]) -> tuple[list[MachineType], list[tuple
             )
             refused.append((str(source), words))
             continue
-        types[digest].dumps.append(str(source))
-        types[digest].limited += [] if given else [(str(source), limit) for limit in _limits_of(source)]
-        types[digest].machines += number
+        kind = of_dumps[own]
+        kind.dumps.append(str(source))
+        kind.limited += [(str(source), limit) for limit in limits]
+        kind.machines += number
     named: dict[str, int] = {}
     for one in types.values():
         named[one.name] = named.get(one.name, 0) + 1
@@ -454,9 +406,30 @@ _LIMITS = ("turbo-off", "freq-capped")
 """Findings about a dump that are limits of its clock."""
 
 
-def _limits_of(dump: Path) -> list[str]:
-    found = json.loads(_opplab.check_machine(str(dump), None))
-    return [one["what"] for one in found if one["check"] in _LIMITS and one["severity"] == "warning"]
+def _read(source: Path) -> tuple[str, list[str]]:
+    """Give the machine file of a dump or of a machine, and the limits of the clock that a dump has."""
+    from opplab.simulation.machine import Machine
+
+    if source.suffix == ".toml" or (not source.exists() and str(source) in names("machine")):
+        return Machine.load(source)._inner.renamed("machine").to_toml(), []
+    if not source.exists():
+        raise InputError("there is no such file")
+    machine, report = _opplab.import_machine(str(source))
+    found = json.loads(report)["findings"]
+    limits = [one["what"] for one in found if one["check"] in _LIMITS and one["severity"] == "warning"]
+    return machine.renamed("machine").to_toml(), limits
+
+
+def _type_of(text: str, tree: Mapping[str, Any], source: Path) -> MachineType:
+    """Give the type of a machine file, with a generic curve where it has no power."""
+    from opplab.fit.machine_power import GENERIC_MARK, generic_power
+
+    if not _has_power(tree):
+        text, _ = generic_power(text)
+        tree = toml_of(text, "the machine file")
+    kind = MachineType(_name_of(tree, source), _digest(tree), text)
+    kind.built_in = _built_in(tree) if GENERIC_MARK in text else []
+    return kind
 
 
 def fleet(
@@ -504,6 +477,8 @@ def fleet(
     sources = sources_of(dumps)
     types, refused = types_of(counted_of(sources, counts or {}))
     lacking = _lacking(types, load, options)
+    if types:
+        said(_cost(len(types), options))
     answered = []
     for number, kind in enumerate(types, start=1):
         try:
@@ -540,6 +515,20 @@ def fleet(
         answered,
         refused,
         f"{_repeated(sources)}{_assumed(answered)}",
+    )
+
+
+def _cost(types: int, options: Mapping[str, Any]) -> str:
+    """Report how many runs the types take, which decides how long the answer does."""
+    settings = len(options.get("governors", GOVERNORS)) + len(options.get("variants") or ())
+    iterations, draws = options.get("iterations", ITERATIONS), options.get("uncertainty", DRAWS)
+    each, others = several(iterations, "run"), max(draws - 1, 0)
+    if others:
+        each += f" and {min(iterations, 2)} at each of {several(others, 'other draw')}"
+    runs = types * settings * (iterations + min(iterations, 2) * others)
+    return (
+        f"up to {several(runs, 'run')}: {several(types, 'machine type')} x {several(settings, 'setting')}, each with "
+        f"{each} (lower --seconds, --iterations and --uncertainty take less time)"
     )
 
 
@@ -622,37 +611,36 @@ def _digest_of_file(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _digest(text: str) -> str:
-    tree = toml_of(text, "the machine file")
+def _digest(tree: Mapping[str, Any]) -> str:
     kept = {name: value for name, value in tree.items() if name not in ("name", "provenance", "source")}
     return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def _has_power(text: str) -> bool:
+def _has_power(tree: Mapping[str, Any]) -> bool:
     from opplab.simulation.power import known_power
 
-    return any(known_power(toml_of(text, "the machine file")))
+    return any(known_power(tree))
 
 
-def _name_of(text: str, source: Path) -> str:
+def _name_of(tree: Mapping[str, Any], source: Path) -> str:
     """Name a type by its processor, without trade marks, and its CPUs."""
-    tree = toml_of(text, "the machine file")
     about, imported, _ = str(tree.get("provenance", "")).partition("; imported from")
     name = re.sub(r"\((R|TM)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*", " ", about if imported else "")
     name = " ".join(name.split()) or source.name.partition(".")[0]
     return f"{name}, {several(nr_cpus(tree), 'CPU')}"
 
 
-def _built_in(text: str) -> list[str]:
+def _built_in(tree: Mapping[str, Any]) -> list[str]:
     """Name the built-in machines of a machine's processor and number of CPUs that have power."""
-    tree = toml_of(text, "the machine file")
     processor, _, _ = str(tree.get("provenance", "")).partition("; ")
-    found = []
-    for name in names("machine") if processor else ():
-        own = read_text(find("machine", name), "a machine file")
-        if f'"{processor}; ' in own and nr_cpus(toml_of(own, name)) == nr_cpus(tree) and _has_power(own):
-            found.append(name)
-    return found
+    alike = [(name, toml_of(text, name)) for name, text in _catalog() if processor and f'"{processor}; ' in text]
+    return [name for name, own in alike if nr_cpus(own) == nr_cpus(tree) and _has_power(own)]
+
+
+@cache
+def _catalog() -> list[tuple[str, str]]:
+    """Give the built-in machines and their files."""
+    return [(name, read_text(find("machine", name), "a machine file")) for name in names("machine")]
 
 
 def _between(saving: Saving, scale: float) -> str:

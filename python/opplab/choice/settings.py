@@ -23,22 +23,14 @@ KEYS = ("governor", "idle_governor", "energy_model", "eas", "freq_max", "epp", "
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: keys of a policy, and tunables of its governor.
-
-    Attributes
-    ----------
-    keys : tuple of (str, value)
-    tunables : tuple of (str, str)
-    name : str
-        What it is called; by default the keys in which settings differ.
-    origin : str
-        The file of power profiles that it is of.
-    """
+    """One setting: keys of a policy, and tunables of its governor."""
 
     keys: tuple[tuple[str, Any], ...]
     tunables: tuple[tuple[str, str], ...] = ()
     name: str = ""
+    """What it is called; by default the keys in which settings differ."""
     origin: str = ""
+    """The file of power profiles that it is of."""
 
     @classmethod
     def of(cls, variant: Variant) -> Setting:
@@ -184,20 +176,13 @@ def grid(
 
 @dataclass(frozen=True)
 class Write:
-    """A setting of a running kernel: a value, and the files that take it.
-
-    Attributes
-    ----------
-    key : str
-        Of the policy.
-    value : str
-    files : tuple of str
-        Patterns of paths; more than one where kernels or drivers have it at different places.
-    """
+    """A setting of a running kernel: a value, and the files that take it."""
 
     key: str
+    """Of the policy."""
     value: str
     files: tuple[str, ...]
+    """Patterns of paths; more than one where kernels or drivers have it at different places."""
 
     @property
     def command(self) -> str:

@@ -304,7 +304,6 @@ def compare(
     from opplab.comparison.overview import overview
     from opplab.comparison.sources import by_machine
     from opplab.comparison.tables import laid_out
-    from opplab.report.start import read_changes
 
     check_layout(layout, table, method)
     several = table in OF_BENCHMARKS
@@ -318,20 +317,13 @@ def compare(
     tables: list[Table] = []
     problems: list[Problem] = []
     refused: list[InputError] = []
-    there = {
-        machine: {name for run in place.runs() for name in place.benchmarks(run)}
-        for machine, place in places
-        if benchmarks and len(places) > 1
-    }
+    lacking = _lacking(places, benchmarks)
     for machine, place in places:
         if runs and not set(runs) & set(place.runs()):
             continue
-        # What another machine has is missing on this one, which is no reason to compare none.
-        asked = {name: name.partition(":")[0] for name in benchmarks}
-        elsewhere = {name for names in there.values() for name in names}.difference(there.get(machine, ()))
-        lacks = elsewhere.intersection(asked.values())
-        problems += [Problem(machine, f"there are no results of {name}") for name in sorted(lacks)]
-        own_benchmarks = [name for name, benchmark in asked.items() if benchmark not in lacks]
+        lacks = lacking.get(machine, ())
+        problems += [Problem(machine, f"there are no results of {name}") for name in lacks]
+        own_benchmarks = [name for name in dict.fromkeys(benchmarks) if name.partition(":")[0] not in lacks]
         if benchmarks and not own_benchmarks:
             continue
         chosen = list(runs) or order_runs(list(known), place.baseline)
@@ -360,20 +352,8 @@ def compare(
             one.machine = machine
             one.notes += place.assumed
             if not monitor:
-                about = [one.benchmark] if not several else [name for name, _, _ in loaded]
                 one.notes += _other_metrics(place, loaded, benchmarks, report) if several and not metric else []
-                words = [f"{name}: {note}" if several else note for name in about for note in place.notes(name)]
-                one.notes += words
-                read = read_changes(
-                    (row.metric, cell.change, cell.certain)
-                    for row in one.rows
-                    for cell in row.cells[1:]
-                    if cell is not None and cell.change is not None and not cell.in_points
-                )
-                one.notes += dict.fromkeys(words for name in about for words in place.cold(name, read))
-                by_energy = {row.operation if several else one.benchmark for row in one.rows if row.metric == "energy"}
-                unlike = [(name, place.unlike_work(name, names)) for name in about if name in by_energy]
-                one.notes += [f"{name}: {words}" if several else words for name, words in unlike if words]
+                one.notes += _of_values(one, place, names, [name for name, _, _ in loaded] if several else [])
             if len(places) > 1 and layout != "grid":
                 one.title = " on ".join(filter(None, (one.title, machine)))
         tables += made
@@ -384,6 +364,40 @@ def compare(
     elif layout:
         tables = [laid_out(one, layout) for one in tables]
     return Tables(tables, problems)
+
+
+def _lacking(places: Sequence[tuple[str, Source]], benchmarks: Sequence[str]) -> dict[str, list[str]]:
+    """Give the benchmarks that each machine lacks and another one has, which is no reason to compare none."""
+    if not benchmarks or len(places) < 2:
+        return {}
+    there = {machine: {name for run in place.runs() for name in place.benchmarks(run)} for machine, place in places}
+    asked = {name.partition(":")[0] for name in benchmarks}
+    known = {name for own in there.values() for name in own}
+    return {machine: sorted((asked & known) - own) for machine, own in there.items()}
+
+
+def _of_values(table: Table, place: Source, names: Sequence[str], several: Sequence[str]) -> list[str]:
+    """Give what a reader of a table's values must know, with the benchmark where a table has `several`."""
+    from opplab.report.start import read_changes
+
+    about = several or [table.benchmark]
+    read = read_changes(
+        (row.metric, cell.change, cell.certain)
+        for row in table.rows
+        for cell in row.cells[1:]
+        if cell is not None and cell.change is not None and not cell.in_points
+    )
+    by_energy = {row.operation if several else table.benchmark for row in table.rows if row.metric == "energy"}
+    unlike = [(name, place.unlike_work(name, names)) for name in about if name in by_energy]
+
+    def of(name: str, words: str) -> str:
+        return f"{name}: {words}" if several else words
+
+    return [
+        *(of(name, note) for name in about for note in place.notes(name)),
+        *dict.fromkeys(words for name in about for words in place.cold(name, read)),
+        *(of(name, words) for name, words in unlike if words),
+    ]
 
 
 def load_runs(

@@ -202,105 +202,131 @@ def overview(
         ``overview`` (both kinds of ratios where power is known), ``ppw`` or ``power``.
     """
     names = [run.name for run in benchmarks[0][1]] if benchmarks else []
-    performance: list[Row] = []
-    efficiency: list[Row] = []
-    power: list[Row] = []
-    sources: dict[str, None] = {}
-    notes: list[str] = []
-    unlike: list[str] = []
-    no_interval: dict[str, dict[str, None]] = {}
+    made = _Rows(confidence, overview_rule)
     for name, runs, known, quotients in benchmarks:
         per_watt = dict(by_metric(quotients))
-        base_w = known[0]
-        sources |= dict.fromkeys(one.what for one in known if one is not None)
         if any(one is not None for one in known):
-            cells = [None if one is None else Cell(one.mean) for one in known]
-            for cell, run, own_w in zip(cells[1:], runs[1:], known[1:], strict=True):
-                if cell is None or own_w is None or base_w is None:
-                    continue
-                cell.cannot = unlike_power(runs[0], run, base_w, own_w)
-                if cell.cannot:
-                    unlike.append(f"power of {name} of {run.name} has no change: {cell.cannot}")
-                    continue
-                cell.change, _ = change_of(base_w.mean, own_w.mean, higher=False, unit="W")
-                both = ((one, own_w.cases.get(label)) for label, one in base_w.cases.items())
-                cell.cannot = next(filter(None, (missing(one, own) for one, own in both if own is not None)), "")
-                unlike += [f"power of {name} of {run.name}: {cell.cannot}"] if cell.cannot else []
-            power.append(Row("", name, cells, "W", "lower", metric="power"))
+            made.add_power(name, runs, known)
         for metric, parts in by_metric(runs):
             series = next(one for run in parts for one in run.series.values())
-            better = ("higher" if series.higher else "lower") if series.directed else ""
-            group = "PERFORMANCE RATIOS"
-            if series.unit in SHARES:
-                shown = _shares(parts, confidence)
-            else:
-                ratios = overall(parts, confidence)
-                shown = [_cell(column, one, series.higher, overview_rule) for column, one in enumerate(ratios)]
-            for column, run in enumerate(parts[1:], 1):
-                if not run.series:
-                    continue
-                cell = shown[column] = shown[column] or Cell(text="?")
-                cell.cannot, cell.impossible = _left_out(parts[0], run)
-                why = cell.impossible or cell.cannot or _open(cell, parts[0], run)
-                notes += [f"{name} {metric} of {run.name}: {why}"] if why else []
-            performance.append(Row("", name, shown, series.unit, better, group=group, metric=metric))
-            if not (series.directed and is_performance(series.unit) and any(known)):
-                continue
-            by_power = per_watt.get(metric, [Run(run.name, name) for run in parts])
-            found = gains(parts, by_power, known, confidence)
-            shown = [_cell(column, gain, True, overview_rule) for column, gain in enumerate(found)]
-            gone = len(parts[0].series) - len(by_power[0].series)
-            for column, (run, gain) in enumerate(zip(by_power[1:], found[1:], strict=True), 1):
-                cell, own_w = shown[column], known[column]
-                if cell is None and base_w is not None and own_w is not None and parts[column].series:
-                    cell = shown[column] = Cell(text="?")
-                    cell.cannot = _unlike_cases(parts[0], parts[column], base_w, own_w, of_work=not run.together)
-                    cell.cannot = cell.cannot or _left_out(parts[0], parts[column])[0]
-                    notes.append(f"performance per watt of {name} {metric} of {run.name}: {cell.cannot}")
-                elif cell is not None and isnan(gain[1]) and not run.series:
-                    cell.certain = _ONE_MEAN
-                    no_interval.setdefault(_ONE_MEAN, {})[name] = None
-                elif cell is not None:
-                    cell.cannot, cell.impossible = _left_out(by_power[0], run)
-                    if gone:
-                        cell.cannot = f"the power of {gone} of {len(parts[0].series)} operations is not known by case"
-                    sides = (("the baseline", by_power[0]), (run.name, run))
-                    few = [who for who, side in sides if all(one.count() == 1 for one in side.series.values())]
-                    if run.together and few:
-                        cell.certain = f"{few[0]} has power of 1 iteration, 2 are needed"
-                        no_interval.setdefault(cell.certain, {})[name] = None
-                    why = cell.impossible or cell.cannot or _open(cell, by_power[0], run)
-                    notes += [f"performance per watt of {name} {metric} of {run.name}: {why}"] if why else []
-            if any(cell is not None for cell in shown):
-                efficiency.append(
-                    Row("", name, shown, "", "higher", group="PERFORMANCE-PER-WATT RATIOS", metric=metric)
+            made.add_performance(name, metric, parts, series)
+            if series.directed and is_performance(series.unit) and any(known):
+                made.add_per_watt(
+                    name, metric, parts, per_watt.get(metric, [Run(run.name, name) for run in parts]), known
                 )
-    if kind in ("power", "ppw") and not power:
+    if kind in ("power", "ppw") and not made.power:
         raise InputError("no power was recorded: no turbostat monitor with PkgWatt, and no metric in W, mW, uW or kW")
-    if kind == "ppw" and not efficiency:
-        given = ", ".join(dict.fromkeys(row.metric for row in performance))
+    if kind == "ppw" and not made.per_watt:
+        given = ", ".join(dict.fromkeys(row.metric for row in made.performance))
         needs = "it takes a rate or a time, and the baseline's power (see --metric)"
         raise InputError(f"no performance per watt of {given}: {needs}; energy_per_work of runs is of equal work, too")
+    sources = dict.fromkeys(one.what for _, _, known, _ in benchmarks for one in known if one is not None)
     if kind == "power":
-        table = Table("power", names, power, "Average power consumption (watts)", "power", unit="W", better="lower")
-        table.digits = digits_of(power)
-        table.notes = unlike
+        table = Table(
+            "power", names, made.power, "Average power consumption (watts)", "power", unit="W", better="lower"
+        )
+        table.digits = digits_of(made.power)
+        table.notes = made.unlike
         sampled = any(one.is_sampled for _, _, known, _ in benchmarks for one in known if one is not None)
         over = "over the samples of the monitor" if sampled else "of a benchmark, each parameter once"
         table.method = f"default; mean of the metric {' or '.join(sources)} {over}"
         return table
-    rows = efficiency if kind == "ppw" else performance + efficiency
-    notes += [f"performance per watt of {', '.join(of)} has no interval: {why}" for why, of in no_interval.items()]
-    table = Table("overview", names, rows, "", "overview", notes=notes)
+    rows = made.per_watt if kind == "ppw" else made.performance + made.per_watt
+    notes = [f"performance per watt of {', '.join(of)} has no interval: {why}" for why, of in made.no_interval.items()]
+    table = Table("overview", names, rows, "", "overview", notes=[*made.notes, *notes])
     baseline = names[0] if names else "?"
     table.method = (
         f"default; geometric means over the parameter of ratios to {baseline}, by metric; {same_rule(overview_rule)}"
     )
-    if efficiency:
+    if made.per_watt:
         table.method += f"; performance per watt is of each case or iteration, by its {' or '.join(sources)}"
         if any(run.together for _, _, _, quotients in benchmarks for run in quotients):
             table.method += ", which all parameters of an iteration share: its interval is of iterations"
     return table
+
+
+class _Rows:
+    """Rows of an overview by what they are of, and the notes about them; runs have the baseline first."""
+
+    def __init__(self, confidence: float, overview_rule: bool) -> None:
+        self.confidence, self.overview_rule = confidence, overview_rule
+        self.performance: list[Row] = []
+        self.per_watt: list[Row] = []
+        self.power: list[Row] = []
+        self.notes: list[str] = []
+        # Why powers have no change.
+        self.unlike: list[str] = []
+        # Why ratios have no interval, and of which benchmarks.
+        self.no_interval: dict[str, dict[str, None]] = {}
+
+    def _cells(self, found: Sequence[tuple[float, float, float]], higher: bool) -> list[Cell | None]:
+        return [_cell(column, one, higher, self.overview_rule) for column, one in enumerate(found)]
+
+    def add_power(self, name: str, runs: Sequence[Run], known: Sequence[Watts | None]) -> None:
+        """Add a benchmark's watts, and their change where both are of the same parameters."""
+        base_w = known[0]
+        cells = [None if one is None else Cell(one.mean) for one in known]
+        for cell, run, own_w in zip(cells[1:], runs[1:], known[1:], strict=True):
+            if cell is None or own_w is None or base_w is None:
+                continue
+            cell.cannot = unlike_power(runs[0], run, base_w, own_w)
+            if cell.cannot:
+                self.unlike.append(f"power of {name} of {run.name} has no change: {cell.cannot}")
+                continue
+            cell.change, _ = change_of(base_w.mean, own_w.mean, higher=False, unit="W")
+            both = ((one, own_w.cases.get(label)) for label, one in base_w.cases.items())
+            cell.cannot = next(filter(None, (missing(one, own) for one, own in both if own is not None)), "")
+            self.unlike += [f"power of {name} of {run.name}: {cell.cannot}"] if cell.cannot else []
+        self.power.append(Row("", name, cells, "W", "lower", metric="power"))
+
+    def add_performance(self, name: str, metric: str, runs: Sequence[Run], series: Series) -> None:
+        """Add the ratios of a metric, or the change of a share; `series` is one of its operations."""
+        better = ("higher" if series.higher else "lower") if series.directed else ""
+        if series.unit in SHARES:
+            shown = _shares(runs, self.confidence)
+        else:
+            shown = self._cells(overall(runs, self.confidence), series.higher)
+        for column, run in enumerate(runs[1:], 1):
+            if not run.series:
+                continue
+            cell = shown[column] = shown[column] or Cell(text="?")
+            cell.cannot, cell.impossible = _left_out(runs[0], run)
+            why = cell.impossible or cell.cannot or _open(cell, runs[0], run)
+            self.notes += [f"{name} {metric} of {run.name}: {why}"] if why else []
+        self.performance.append(Row("", name, shown, series.unit, better, group="PERFORMANCE RATIOS", metric=metric))
+
+    def add_per_watt(
+        self, name: str, metric: str, runs: Sequence[Run], by_power: Sequence[Run], known: Sequence[Watts | None]
+    ) -> None:
+        """Add the ratios of a metric by power, where some are known; `by_power` are its values by their power."""
+        base_w = known[0]
+        found = gains(runs, by_power, known, self.confidence)
+        shown = self._cells(found, True)
+        gone = len(runs[0].series) - len(by_power[0].series)
+        for column, (run, gain) in enumerate(zip(by_power[1:], found[1:], strict=True), 1):
+            cell, own_w, whole = shown[column], known[column], runs[column]
+            why = ""
+            if cell is None and base_w is not None and own_w is not None and whole.series:
+                cell = shown[column] = Cell(text="?")
+                cell.cannot = _unlike_cases(runs[0], whole, base_w, own_w, of_work=not run.together)
+                cell.cannot = why = cell.cannot or _left_out(runs[0], whole)[0]
+            elif cell is not None and isnan(gain[1]) and not run.series:
+                cell.certain = _ONE_MEAN
+                self.no_interval.setdefault(_ONE_MEAN, {})[name] = None
+            elif cell is not None:
+                cell.cannot, cell.impossible = _left_out(by_power[0], run)
+                if gone:
+                    cell.cannot = f"the power of {gone} of {len(runs[0].series)} operations is not known by case"
+                sides = (("the baseline", by_power[0]), (run.name, run))
+                few = [who for who, side in sides if all(one.count() == 1 for one in side.series.values())]
+                if run.together and few:
+                    cell.certain = f"{few[0]} has power of 1 iteration, 2 are needed"
+                    self.no_interval.setdefault(cell.certain, {})[name] = None
+                why = cell.impossible or cell.cannot or _open(cell, by_power[0], run)
+            self.notes += [f"performance per watt of {name} {metric} of {run.name}: {why}"] if why else []
+        if any(cell is not None for cell in shown):
+            group = "PERFORMANCE-PER-WATT RATIOS"
+            self.per_watt.append(Row("", name, shown, "", "higher", group=group, metric=metric))
 
 
 def _left_out(base: Run, run: Run) -> tuple[str, str]:

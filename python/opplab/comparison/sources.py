@@ -213,6 +213,7 @@ class Frame(Source):
         own = self.table.filter(pl.col("policy") == baseline)["run"]
         self.baseline = own[0] if baseline and len(own) else None
         self._groups: dict[tuple[str, str], list[Any]] | None = None
+        self._parts: dict[str, dict[str, str]] = {}
         self._share_dates = _share_dates(self.table)
 
     def _grouped(self) -> dict[tuple[str, str], list[Any]]:
@@ -390,6 +391,8 @@ class Frame(Source):
         """The times that are of a whole benchmark where its energy is of a part of it, and that in words."""
         from opplab.report.numbers import of_a_part
 
+        if benchmark in self._parts:
+            return self._parts[benchmark]
         own = self.table.filter(pl.col("benchmark") == benchmark, pl.col("source") == "sim")
         keys = ["run", "machine", "param", "iteration", "seed"]
         wanted = own.filter(pl.col("metric").is_in(_METERED)).group_by(keys)
@@ -399,7 +402,8 @@ class Frame(Source):
         for metric in _times():
             times = own.filter(pl.col("metric") == metric).join(parts, on=keys, nulls_equal=True)
             found[metric] = of_a_part(metric, times.select("part", "value").drop_nulls().iter_rows())
-        return {metric: words for metric, words in found.items() if words}
+        self._parts[benchmark] = {metric: words for metric, words in found.items() if words}
+        return self._parts[benchmark]
 
     def cold(self, benchmark: str, metrics: Sequence[str]) -> list[str]:
         """Which of some metrics the start of a benchmark's runs may decide, in sentences."""

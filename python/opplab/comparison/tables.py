@@ -233,9 +233,8 @@ def _text(table: Table, width: int | None = None) -> str:
     from opplab.report.text import flow
 
     lines = [line.rstrip() for line in _folded(table, width)]
-    notes = ["", f"method: {table.method}"] if table.method else []
-    notes += [f"note: {note}" for note in table.notes]
-    return "\n".join(lines + [flow(note, width) for note in notes]) + "\n"
+    between = [""] if table.method else []
+    return "\n".join([*lines, *between, *(flow(line, width) for line in _foot(table, "method", "note"))]) + "\n"
 
 
 # Layouts in which runs may stand in blocks below each other.
@@ -697,25 +696,17 @@ def tidy(table: Table) -> Iterable[dict[str, Any]]:
                 "run": own,
                 "unit": row.unit or table.unit,
                 "better": row.better or table.better,
-                "value": _finite(cell.value),
-                "spread": _finite(cell.spread),
-                "low": _finite(cell.low),
-                "high": _finite(cell.high),
+                **{name: _finite(getattr(cell, name)) for name in ("value", "spread", "low", "high")},
                 "change_pct": None if cell.in_points else _finite(cell.change),
                 "change_points": _finite(cell.change) if cell.in_points else None,
                 "points_low": cell.points_low,
                 "points_high": cell.points_high,
-                "ratio": _finite(cell.ratio),
-                "ratio_low": _finite(cell.ratio_low),
-                "ratio_high": _finite(cell.ratio_high),
-                "p": _finite(cell.p),
-                "p_holm": _finite(cell.p_holm),
-                "hedges_g": _finite(cell.hedges_g),
-                "n": cell.n,
-                "significant": cell.significant,
-                "certain": cell.certain,
-                "same": cell.same,
+                **{name: _finite(getattr(cell, name)) for name in _COMPARED},
+                **{name: getattr(cell, name) for name in ("n", "significant", "certain", "same")},
             }
+
+
+_COMPARED = ("ratio", "ratio_low", "ratio_high", "p", "p_holm", "hedges_g")
 
 
 def _finite(value: float | None) -> float | None:
@@ -736,20 +727,18 @@ def _json(table: Table) -> str:
 
 
 def _whole(table: Table) -> dict[str, Any]:
+    about = ("layout", "title", "machine", "benchmark", "parameter", "unit", "better")
     return {
-        "layout": table.layout,
-        "title": table.title,
-        "machine": table.machine,
-        "benchmark": table.benchmark,
-        "parameter": table.parameter,
-        "unit": table.unit,
-        "better": table.better,
+        **{name: getattr(table, name) for name in about},
         "baseline": table.runs[0] if table.runs else None,
-        "runs": table.runs,
-        "method": table.method,
-        "notes": table.notes,
+        **{name: getattr(table, name) for name in ("runs", "method", "notes")},
         "cells": list(tidy(table)),
     }
+
+
+def _foot(table: Table, method: str = "Method", note: str = "Note") -> list[str]:
+    """Give the lines below a table: how its numbers were made, and what a reader must know."""
+    return [*([f"{method}: {table.method}"] if table.method else []), *(f"{note}: {words}" for words in table.notes)]
 
 
 def _plain(table: Table) -> tuple[list[str], list[list[str]], list[list[Cell | None]]]:
@@ -796,8 +785,7 @@ def _markdown(table: Table) -> str:
     out.append("| " + " | ".join(map(markdown, heads)) + " |")
     out.append("|" + "".join(" --- |" if not at else " ---: |" for at in range(len(heads))))
     out += ["| " + " | ".join(map(markdown, line)) + " |" for line in lines]
-    foot = ([f"Method: {table.method}"] if table.method else []) + [f"Note: {note}" for note in table.notes]
-    for text in foot:
+    for text in _foot(table):
         out += ["", markdown(text)]
     return "\n".join(out) + "\n"
 
@@ -833,8 +821,7 @@ def _latex(table: Table) -> str:
         ]
         out.append(" & ".join(marked) + r" \\")
     out += [r"\bottomrule", r"\end{tabular}"]
-    foot = ([f"method: {table.method}"] if table.method else []) + [f"note: {note}" for note in table.notes]
-    out += [f"% {' '.join(text.splitlines())}" for text in foot]
+    out += [f"% {' '.join(text.splitlines())}" for text in _foot(table, "method", "note")]
     out.append(r"\end{table}")
     return "\n".join(out) + "\n"
 
@@ -855,8 +842,7 @@ def _html(table: Table) -> str:
             out.append(f"<td{kind}>{escape(text)}</td>")
         out.append("</tr>")
     out.append("</tbody></table>")
-    foot = ([f"Method: {table.method}"] if table.method else []) + [f"Note: {note}" for note in table.notes]
-    out += [f'<p class="opplab-note">{escape(text)}</p>' for text in foot]
+    out += [f'<p class="opplab-note">{escape(text)}</p>' for text in _foot(table)]
     return "\n".join(out) + "\n"
 
 

@@ -6,7 +6,6 @@ The same file is simulated (`opplab run`, `opplab predict`) and measured.  What 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -66,7 +65,7 @@ def plan_of(experiment: Experiment, workload: str = "", root: Path = Path("/")) 
     if len(order) < 2:
         raise InputError(f"{experiment.file}: one policy alone is no comparison")
     differing = _differing(list(policies.values()))
-    machine = json.loads(experiment.cases[0].json)["machine"]
+    machine = experiment.cases[0].file["machine"]
     words, notes, refused = [], [], []
     for label in order:
         keys = {key: value for key, value in policies[label].items() if key not in SIMULATED_ONLY}

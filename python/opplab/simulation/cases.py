@@ -6,8 +6,10 @@ results carry.  `Measured` has the labels beside what was measured (crate `resul
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from sys import intern
 from typing import Any
 
@@ -63,9 +65,20 @@ class Case:
         return self.inner.to_json()
 
     @property
+    def file(self) -> dict[str, Any]:
+        """The same as tables, which nobody may change."""
+        return _file_of(self)
+
+    @property
     def label(self) -> str:
         """Words for messages: policy, benchmark, parameters, iteration."""
         return " ".join(filter(None, (self.policy, self.benchmark, self.param, f"#{self.iteration}")))
+
+
+@lru_cache(maxsize=64)
+def _file_of(case: Case) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(case.json)
+    return found
 
 
 def names_of(cases: Iterable[Case]) -> dict[str, str]:

@@ -7,9 +7,8 @@ against the baseline of the same machine and workload, judged by `opplab.certain
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,6 @@ from opplab.simulation.work import APART, ENERGY_PER_WORK, POWER_AT_EQUAL_WORK, 
 from opplab.summary.caveats import boosted_cpus, caveats, eas_off, held_clocks, lone_boost, machines_of
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
-from opplab.sweep.missing import unknown_idle
 from opplab.uncertainty.causes import CHANCE
 
 if TYPE_CHECKING:
@@ -334,26 +332,13 @@ class Answer(Block):
             for metric, (_, better) in self.units.items():
                 if metric not in one.values:
                     continue
-                change = one.changes.get(metric)
-                out.append(
-                    {
-                        "machine": one.machine,
-                        "workload": one.workload,
-                        "variant": one.variant,
-                        "baseline": one.base,
-                        "metric": metric,
-                        "unit": self._unit(one, metric),
-                        "better": better,
-                        "mean": one.values[metric],
-                        "n": one.n,
-                        "change_percent": None if change is None else change.value,
-                        "low_percent": None if change is None else change.certainty.low,
-                        "high_percent": None if change is None else change.certainty.high,
-                        "certainty": "" if change is None else change.certainty.words,
-                    }
-                )
+                unit, change = self._unit(one, metric), one.changes.get(metric)
+                out.append(_row(one, metric, unit, better, one.values[metric], change))
             for group, values in self.groups.get((one.machine, one.workload, one.variant), {}).items():
-                out += [_group_row(one, f"{metric}:{group}", value) for metric, value in values.items()]
+                for metric, value in values.items():
+                    found = metrics.find(name := f"{metric}:{group}")
+                    # It is compared with nothing.
+                    out.append(_row(one, name, found.unit if found else "", found.better if found else "", value))
         return out
 
     def facts(self) -> Mapping[str, Any]:
@@ -361,14 +346,18 @@ class Answer(Block):
         return {**super().facts(), "assumed": self.assumed, "missing": self.missing}
 
 
-def _group_row(one: Line, metric: str, value: float | None) -> dict[str, Any]:
-    """Give the row of a control group's value, which is compared with nothing."""
-    found = metrics.find(metric)
+def _row(
+    one: Line, metric: str, unit: str, better: str, mean: float | None, change: Change | None = None
+) -> dict[str, Any]:
+    """Give the row of a value for programs."""
+    judged = None if change is None else change.certainty
     return {
         **{"machine": one.machine, "workload": one.workload, "variant": one.variant, "baseline": one.base},
-        **{"metric": metric, "unit": found.unit if found else "", "better": found.better if found else ""},
-        **{"mean": value, "n": one.n, "change_percent": None, "low_percent": None, "high_percent": None},
-        "certainty": "",
+        **{"metric": metric, "unit": unit, "better": better, "mean": mean, "n": one.n},
+        "change_percent": None if change is None else change.value,
+        "low_percent": None if judged is None else judged.low,
+        "high_percent": None if judged is None else judged.high,
+        "certainty": "" if judged is None else judged.words,
     }
 
 
@@ -406,7 +395,7 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
     lines, same = [], []
     groups = {}
     prints = _fingerprints(results)
-    no_idle = set(unknown_idle(experiment.cases, experiment.pairs))
+    no_idle = set(experiment.unknown_idle)
     for (point, variant), runs in cases.items():
         base = bases.get(variant, "")
         theirs = cases.get((point, base), {}) if base else {}
@@ -444,7 +433,7 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
     answer = Answer(_question(experiment, lines), "", lines, {name: units[name] for name in columns}, groups=groups)
     answer.same = same
     by_label = {case.policy: case for case in experiment.cases}
-    policies = {label: json.loads(case.json)["policy"] for label, case in by_label.items()}
+    policies = {label: case.file["policy"] for label, case in by_label.items()}
     compared = {label: keys for label, keys in policies.items() if label in bases}
     answer.factors = grid_of(policies) or grid_of(compared)
     answer.drawn = sure is not None
@@ -479,13 +468,13 @@ def _workload_of(benchmark: str, param: str) -> str:
 
 def _metric_of(case: Case) -> str:
     """Give the metric that a case's benchmark reports; empty for none."""
-    name: str = (json.loads(case.json)["workload"].get("metric") or [""])[0]
+    name: str = (case.file["workload"].get("metric") or [""])[0]
     return name
 
 
 def _ends(case: Case) -> bool:
     """Whether a run is over when its work is done."""
-    return ends(json.loads(case.json)["workload"])
+    return ends(case.file["workload"])
 
 
 def ends(workload: Mapping[str, Any]) -> bool:
@@ -659,7 +648,7 @@ def _question(experiment: Experiment, lines: Sequence[Line]) -> str:
         list(dict.fromkeys(getattr(one, name) for one in lines)) for name in ("machine", "workload", "variant")
     )
     at_most = "at most " if all(map(_ends, _one_each(experiment))) else ""
-    kernels = ", ".join(experiment.manifest()["kernels"])
+    kernels = ", ".join(experiment.kernels)
     runs = sorted({one.n for one in lines})
     each = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
     what = workloads[0] if len(workloads) == 1 else f"{len(workloads)} workloads"
@@ -693,6 +682,19 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
             if answer._first(one) == metric
         ]
     head = "; ".join(words) + "."
+    same = [f"{same_runs([_place(answer, one)], one.base)[:-1]}, event for event." for one in answer.same]
+    depends = [] if sure is None else _depends(sure, found_of, len(compared))
+    # What a variant misses weighs more than how much work it does, and either more than that it changes nothing.
+    less = [_worst_first(answer, found) for found in _lost(answer, compared, sure) if found]
+    shown = max(SENTENCES - len(depends) - len(less), 0)
+    left = len(same) - shown
+    do = "does" if left == 1 else "do"
+    others = [f"Nor {do} {several_of(left, 'more setting')} change anything."] if shown and left > 0 else []
+    return " ".join([head, *same[:shown], *others, *less, *depends])
+
+
+def _lost(answer: Answer, compared: Sequence[Line], sure: Sureness | None) -> list[list[tuple[float, Line, str]]]:
+    """Give what lines miss of each kind, and how much work they do: how much less than their baseline, and words."""
     late: dict[str, list[tuple[float, Line, str]]] = {metric: [] for metric in _LATE}
     work_done: list[tuple[float, Line, str]] = []
     for one in compared:
@@ -715,9 +717,12 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
                 unsure = "" if found is None or found.certainty.is_clear else f", {found.certainty.words}"
                 told = f"{words_of.format(f'{ours:.3g} %')} ({one.base} {theirs:.3g} %{points}){unsure}"
                 late[metric].append((theirs - ours, one, told))
-    same = [f"{same_runs([_place(answer, one)], one.base)[:-1]}, event for event." for one in answer.same]
-    deciding = sure.deciding() if sure is not None else []
-    own_rows = [row for row in deciding if row["metric"] in found_of]
+    return [*late.values(), work_done]
+
+
+def _depends(sure: Sureness, metrics: Container[str], compared: int) -> list[str]:
+    """Name the assumptions that changes of some metrics depend on most, and draws that are in another regime."""
+    own_rows = [row for row in sure.deciding() if row["metric"] in metrics]
     strong = [row for row in own_rows if row["p"] < CHANCE]
     if several := list(dict.fromkeys(row["machine"] for row in strong if "machine" in row)):
         first = [next(row for row in strong if row["machine"] == name) for name in several]
@@ -725,20 +730,14 @@ def _finding(answer: Answer, sure: Sureness | None) -> str:
     else:
         keys = [row["assumption"] for row in strong[:2]]
     depends = [f"It depends most on {', '.join(dict.fromkeys(keys))}."] if keys else []
-    if own_rows and not keys and sure is not None:
+    if own_rows and not keys:
         depends = [f"No assumed value stands out in {sure.number} draws."]
-    apart = [line for line in sure.lines if line.base and line.regime and line.metric in found_of] if sure else []
+    apart = [line for line in sure.lines if line.base and line.regime and line.metric in metrics]
     if apart:
         more = f" So it is with {several_of(len(apart) - 1, 'more change')}." if len(apart) > 1 else ""
-        whose = f"{apart[0].variant}: " if len(compared) > 1 else ""
+        whose = f"{apart[0].variant}: " if compared > 1 else ""
         depends.append(f"{whose}{apart[0].regime}{more}")
-    # What a variant misses weighs more than how much work it does, and either more than that it changes nothing.
-    less = [_worst_first(answer, found) for found in (*late.values(), work_done) if found]
-    shown = max(SENTENCES - len(depends) - len(less), 0)
-    left = len(same) - shown
-    do = "does" if left == 1 else "do"
-    others = [f"Nor {do} {several_of(left, 'more setting')} change anything."] if shown and left > 0 else []
-    return " ".join([head, *same[:shown], *others, *less, *depends])
+    return depends
 
 
 def _changed(one: Line, first: str, if_clear: Sequence[str]) -> list[str]:
@@ -822,7 +821,7 @@ def _place(answer: Answer, one: Line) -> str:
 def _wake_up(experiment: Experiment, lines: Sequence[Line]) -> str:
     """Report that latencies of several variants are the exit from an idle state, which no governor changes."""
     found_ms = {line.values.get("latency_p99") for line in lines}
-    machine = json.loads(experiment.cases[0].json)["machine"]
+    machine = experiment.cases[0].file["machine"]
     exits_ms = {
         state[key] * scale: state["name"]
         for cluster in machine["cluster"]
@@ -940,7 +939,7 @@ def _cold_misses(experiment: Experiment, cases: Mapping[tuple[Point, str], Value
         return ""
     least = min(found.values())
     part, left = ("all", "none") if least == 1 else (f"at least {math.floor(100 * least)} % of the", "fewer")
-    governors = [json.loads(case.json)["policy"]["governor"] for case in experiment.cases if case.policy in found]
+    governors = [case.file["policy"]["governor"] for case in experiment.cases if case.policy in found]
     return (
         f"{part} misses of {in_words(list(found))} are in the first {COLD_NS / 1e9:g} s{cold_reason(governors)}: "
         f"longer runs have a smaller share, those with a `warmup` {left}"
@@ -951,7 +950,7 @@ def _cold_waits(experiment: Experiment, lines: Sequence[Line], policies: Mapping
     """Report the changes of waits that the start of a run may decide."""
     found = []
     for case in _one_each(experiment):
-        work = json.loads(case.json)["workload"]
+        work = case.file["workload"]
         own = [one for one in lines if one.workload == _workload_of(case.benchmark, case.param)]
         changes = [(name, each.value, each.certainty.words) for one in own for name, each in one.changes.items()]
         governors = [policies[name]["governor"] for one in own if one.base for name in (one.base, one.variant)]
@@ -1004,23 +1003,21 @@ def _assumed(
 ) -> str:
     """Describe what was assumed, and the next step; `beside`: notes that come of the runs."""
     each = _one_each(experiment)
-    workloads = [(json.loads(case.json)["workload"], case.duration_ns, case.inner.begun_ns()) for case in each]
+    workloads = [(case.file["workload"], case.duration_ns, case.inner.begun_ns()) for case in each]
     timed = any(line.values.get(PAIRS["response"][1]) is not None for line in lines)
     together = dict.fromkeys(periods_together(work) for work, *_ in workloads if timed)
     whole = whole_of(runs, [work for work, *_ in workloads])
     in_turn = dict.fromkeys(note for work, *_ in workloads for note in shared_timers(work))
     notes = (*in_turn, start_up(workloads), *beside, _wake_up(experiment, lines), whole, *together)
     machines = {case.machine: case for case in experiment.cases}
-    numbers = [assumed_in_words(json.loads(case.json)["machine"], name) for name, case in machines.items()]
+    numbers = [assumed_in_words(case.file["machine"], name) for name, case in machines.items()]
     constants = len(experiment.constants().assumptions)
     numbers.append(f"{constants} constant{'s' * (constants != 1)} of its benchmark models" if constants else "")
     number = ", ".join(filter(None, numbers))
     but = f", not {MODELS_ERROR}" if any(work.get("metric") for work, *_ in workloads) else ""
     if sure is None:
-        intervals = (
-            f"intervals cover the runs{but}" if experiment.pairs and experiment.manifest()["iterations"] > 1 else ""
-        )
-        own = {json.loads(case.json)["policy"]["governor"] for case in _one_each(experiment)}
+        intervals = f"intervals cover the runs{but}" if experiment.pairs and experiment.iterations > 1 else ""
+        own = {case.file["policy"]["governor"] for case in _one_each(experiment)}
         other = next((name for name in ("performance", "schedutil", "powersave") if name not in own), "userspace")
         step = "--uncertainty 40 draws what is assumed" if experiment.pairs else f"--vs governor={other} compares"
     else:

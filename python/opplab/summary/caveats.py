@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -108,14 +107,14 @@ def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]
 def machines_of(experiment: Experiment) -> dict[str, Any]:
     """Give the machines of an experiment, by name, as a case's JSON has them."""
     cases = {case.machine: case for case in experiment.cases}
-    return {name: json.loads(case.json)["machine"] for name, case in cases.items()}
+    return {name: case.file["machine"] for name, case in cases.items()}
 
 
 def of_settings(cases: Iterable[Case], pairs: Sequence[tuple[str, str]] = ()) -> list[str]:
     """Name settings that do nothing, drivers that differ between `pairs`, and what nobody measured of settings."""
     cases = list(cases)
     each = {(case.machine, case.policy): case for case in cases}
-    files = {place: json.loads(case.json) for place, case in each.items()}
+    files = {place: case.file for place, case in each.items()}
     settings: dict[str, list[str]] = {}
     for (name, label), file in files.items():
         policy, driver = file["policy"], each[name, label].inner.driver
@@ -137,7 +136,7 @@ def of_settings(cases: Iterable[Case], pairs: Sequence[tuple[str, str]] = ()) ->
     ]
     notes += [f"{words}." for words in missing(cases)]
     drivers = {place: driver_under(file["machine"], file["policy"]) for place, file in files.items()}
-    beside = [*unlike_drivers(drivers, pairs), *(f"{words}." for words in idle_in_words(unknown_idle(cases, pairs)))]
+    beside = [*unlike_drivers(drivers, pairs), *(f"{words}." for words in idle_in_words(unknown_idle(files, pairs)))]
     return [*notes, *crowded(cases), *beside, *assumed_preferences(each.values())]
 
 
@@ -147,7 +146,7 @@ def crowded(cases: Iterable[Case]) -> list[str]:
     waiting: dict[tuple[str, int], dict[int, None]] = {}
     places = {(case.machine, case.policy, case.benchmark, case.param): case for case in cases}
     for (_, label, benchmark, _), case in places.items():
-        file = json.loads(case.json)
+        file = case.file
         work = file["workload"]
         if not work.get("metric"):
             continue
@@ -246,7 +245,7 @@ def assumed_preferences(cases: Iterable[Case]) -> list[str]:
     """Name the energy preferences of which nobody measured what the firmware makes of them; no draw is of that."""
     found: dict[str, dict[int, list[str]]] = {}
     for case in cases:
-        name = str(json.loads(case.json)["policy"].get("epp") or "default")
+        name = str(case.file["policy"].get("epp") or "default")
         measured = "none was measured on AMD" if case.inner.driver.startswith("amd") else "only 128 was measured"
         try:
             assumed = case.inner.assumed_preferences()
@@ -352,7 +351,7 @@ def held_clocks(
     labels = []
     for key, case in each.items():
         of = [] if key not in runs else runs[key].values()
-        file = json.loads(case.json)
+        file = case.file
         if file["policy"].get("governor") != "schedutil" or file["workload"].get("nr_background") or not of:
             continue
         lowest = _lowest_khz(file["machine"], file["policy"])

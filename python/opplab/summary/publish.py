@@ -150,7 +150,7 @@ def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[s
     Only benchmarks with a metric of their own have such tables; the changes are against the experiment's baseline.
     """
     places = by_machine(results)
-    base = experiment.manifest()["baseline"]
+    base = experiment.baseline
     labels = [base, *(label for label in experiment.policies if label != base)] if base else experiment.policies
     made: list[tuple[str, list[dict[str, str]]]] = []
     for machine, place in places:

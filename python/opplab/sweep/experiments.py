@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tomllib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -245,6 +245,16 @@ class Experiment:
         return None if path is None else results.from_published(path)
 
     @property
+    def kernels(self) -> list[str]:
+        """The kernel profiles of its cases."""
+        return sorted({case.kernel for case in self.cases})
+
+    @property
+    def iterations(self) -> int:
+        """How many runs each case's point has, each with a seed of its own; with `until` the most."""
+        return self._inner.iterations
+
+    @property
     def baseline(self) -> str:
         """Label of the policy to which the others are compared; empty if there is none."""
         return self._inner.baseline
@@ -305,11 +315,17 @@ class Experiment:
                 base_of[label], base_of[off[case.driver]] = off[case.driver], ""
         return [(base, label) for label, base in base_of.items() if base and base != label]
 
+    @cached_property
+    def unknown_idle(self) -> list[tuple[str, str, str]]:
+        """Machine, baseline and policy of each comparison whose energy leaves out what idle states draw."""
+        each = {(case.machine, case.policy): case for case in self.cases}
+        return unknown_idle({place: case.file for place, case in each.items()}, self.pairs)
+
     def measured_time(self, of: str = "") -> str:
         """Give the time of its runs in words, and what of it is left out as the warm-up."""
         each = {(case.machine, case.benchmark, case.param): case for case in self.cases}
         return measured_time(
-            ((case.duration_ns, json.loads(case.json)["workload"].get("warmup_ns", 0)) for case in each.values()), of
+            ((case.duration_ns, case.file["workload"].get("warmup_ns", 0)) for case in each.values()), of
         )
 
     def manifest(self) -> dict[str, Any]:
@@ -319,19 +335,19 @@ class Experiment:
             "experiment": self.name,
             "about": self.about,
             "machines": sorted({case.machine for case in self.cases}),
-            "kernels": sorted({case.kernel for case in self.cases}),
+            "kernels": self.kernels,
             "policies": self.policies,
-            "baseline": self._inner.baseline,
+            "baseline": self.baseline,
             "pairs": self.pairs,
             "published": self._inner.published,
             "seed": self._inner.seed,
-            "iterations": self._inner.iterations,
+            "iterations": self.iterations,
             "until": None if self.until is None else {"ci_percent": self.until.ci, **self.until.rest()},
             "duration_ns": first.duration_ns,
             "seconds": self.adjusted.get("seconds"),
             "adjusted": list(self.adjusted),
             "questions": self._questions(),
-            "unknown_idle": unknown_idle(self.cases, self.pairs),
+            "unknown_idle": self.unknown_idle,
             "cases": [{"hash": case.hash, "label": names[case.hash]} for case in self.cases],
         }
 
@@ -341,7 +357,7 @@ class Experiment:
         for case in self.cases:
             place = " ".join(filter(None, (case.machine, case.benchmark, case.param)))
             if place not in found:
-                work = json.loads(case.json)["workload"]
+                work = case.file["workload"]
                 # Groups and their CPUs are settings, and the seed draws when tasks start.
                 work = {key: value for key, value in work.items() if key not in ("groups", "cpu_sets")}
                 own = ("delay_ns", "group", "cpus")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from opplab import _opplab
 from opplab.errors import CaseError, InputError
 from opplab.kernel.profiles import halves
 from opplab.report.start import in_words
@@ -31,7 +29,7 @@ def unable(cases: Sequence[Case]) -> list[str]:
     for one in {(case.machine, case.policy): case for case in cases}.values():
         able.setdefault(one.policy, False)
         try:
-            case = _opplab.Case.from_json(one.json)
+            case = one.inner
             case.why_no_eas()
             case.assumed_preferences()
         except CaseError as error:
@@ -97,7 +95,7 @@ def missing(cases: Sequence[Case]) -> list[str]:
 
     # One case of each policy and machine: workloads and seeds do not matter.
     for place, one in {(one.machine, one.policy): one for one in cases}.items():
-        case = _opplab.Case.from_json(one.json)
+        case = one.inner
         # A case that cannot run fails when its turn comes.
         with contextlib.suppress(CaseError):
             why = case.why_no_eas()
@@ -108,7 +106,7 @@ def missing(cases: Sequence[Case]) -> list[str]:
                 old.setdefault(case.machine, []).append(one.policy)
             elif has_eas:
                 energy_aware.add(case.machine)
-            for half in halves(case.kernel, json.loads(one.json)["policy"].get("gates") or {}):
+            for half in halves(case.kernel, one.file["policy"].get("gates") or {}):
                 add(half, one.policy)
             for name, part in case.unreached_proposals():
                 add(f"proposal {name} does nothing without {part}", one.policy)
@@ -122,32 +120,34 @@ def missing(cases: Sequence[Case]) -> list[str]:
             add(f"no energy-aware scheduling on {machine}: the kernel does not have it", policy)
     for each in {(one.machine, one.policy, one.benchmark, one.param): one for one in cases}.values():
         with contextlib.suppress(CaseError):
-            case = _opplab.Case.from_json(each.json)
-            if never := late(json.loads(each.json)["policy"].get("changes", []), each.duration_ns):
+            case = each.inner
+            if never := late(each.file["policy"].get("changes", []), each.duration_ns):
                 add(never, each.policy)
             if (built := case.boosted_by_build()) is not None:
                 add(built, each.policy)
             if (each.machine, each.policy) not in clampless:
-                groups = json.loads(each.json)["workload"].get("groups", []) if "uclamp_min" in each.json else []
-                for words in lowered(groups):
+                for words in lowered(each.file["workload"].get("groups", [])):
                     add(words, each.policy)
-            elif "clamp" in each.json and case.asks_for_clamps():
+            elif case.asks_for_clamps():
                 add(f"kernel {case.kernel} has no utilisation clamps: uclamp does nothing", each.policy)
     return [f"{', '.join(policies)}: {words}" for words, policies in found.items()]
 
 
-def unknown_idle(cases: Iterable[Case], pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str, str]]:
-    """Give machine, baseline and policy where the policy changes idle states, and the machine has no power of them."""
-    files = {(case.machine, case.policy): case for case in cases}
-    found = []
-    for base, variant in pairs:
-        for name in dict.fromkeys(name for name, _ in files):
-            if (ours := files.get((name, variant))) is None or (theirs := files.get((name, base))) is None:
-                continue
-            file = json.loads(ours.json)
-            if changes_unknown_idle(file["machine"], json.loads(theirs.json)["policy"], file["policy"]):
-                found.append((name, base, variant))
-    return found
+def unknown_idle(
+    files: Mapping[tuple[str, str], Mapping[str, Any]], pairs: Iterable[tuple[str, str]]
+) -> list[tuple[str, str, str]]:
+    """Give machine, baseline and policy where the policy changes idle states, and the machine has no power of them.
+
+    `files` has a case of each machine and policy, as its JSON has it.
+    """
+    return [
+        (name, base, variant)
+        for base, variant in pairs
+        for name in dict.fromkeys(name for name, _ in files)
+        if (ours := files.get((name, variant))) is not None
+        and (theirs := files.get((name, base))) is not None
+        and changes_unknown_idle(ours["machine"], theirs["policy"], ours["policy"])
+    ]
 
 
 def idle_in_words(found: Iterable[Sequence[str]]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -117,7 +116,7 @@ def as_taken(variants: Sequence[Variant], cases: Iterable[Case]) -> tuple[list[V
     words = []
     for variant in variants:
         one, asked = variant, _asked(variant.keys)
-        own = [json.loads(case.json) for (_, label), case in each.items() if asked and label == variant.label]
+        own = [case.file for (_, label), case in each.items() if asked and label == variant.label]
         kept = {kept_rate(case["machine"], case["policy"]) for case in own}
         if len(kept) == 1 and (value := kept.pop()):
             keys = {**variant.keys, "tunables": {**variant.keys["tunables"], RATE: value}}

@@ -22,45 +22,30 @@ _FEWEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Influence:
-    """How a value hangs on an assumption.
-
-    Attributes
-    ----------
-    key : str
-    rank_correlation : float
-        Spearman's, of the number and the value over the draws: whether the value grows with the number.
-    share : float
-        The part of the value's variance over the draws that a parabola of this number alone explains, less what it
-        explains by chance (adjusted R^2).
-    p : float
-        Probability that chance gives one of all assumptions such a share (permutations of the draws).
-    """
+    """How a value hangs on an assumption."""
 
     key: str
     rank_correlation: float
+    """Spearman's, of the number and the value over the draws: whether the value grows with the number."""
     share: float = 0.0
+    """The part of the value's variance over the draws that a parabola of this number alone explains, less what it
+    explains by chance (adjusted R^2)."""
     p: float = 1.0
+    """Probability that chance gives one of all assumptions such a share (permutations of the draws)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Regime:
-    """Draws whose values lie apart from those around the file's own numbers.
-
-    Attributes
-    ----------
-    draws, of : int
-        How many they are, of how many with that of the file's own numbers.
-    ends, others : tuple of (float, float)
-        Between what values they are, and between what values all others are.
-    deciding : sequence of Influence
-        What decides to which a draw belongs, the strongest first.
-    """
+    """Draws whose values lie apart from those around the file's own numbers."""
 
     draws: int
     of: int
+    """`draws`, `of`: how many they are, of how many with that of the file's own numbers."""
     ends: tuple[float, float]
     others: tuple[float, float]
+    """`ends`, `others`: between what values they are, and between what values all others are."""
     deciding: Sequence[Influence] = ()
+    """What decides to which a draw belongs, the strongest first."""
 
     def through(self, value_of: Callable[[float], float]) -> Regime:
         """Give it with other values at its ends."""
@@ -80,16 +65,10 @@ class Regime:
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """What a value hangs on.
-
-    Attributes
-    ----------
-    influences : sequence of Influence
-        The strongest first.
-    regime : Regime or None
-    """
+    """What a value hangs on."""
 
     influences: Sequence[Influence] = ()
+    """The strongest first."""
     regime: Regime | None = None
 
 

@@ -88,29 +88,19 @@ def _change(value: float, base: float) -> float:
 
 @dataclass
 class Draws:
-    """The draws of a sweep.
-
-    Attributes
-    ----------
-    assumptions : dict of str to list of Assumption
-        By machine.
-    shares : dict of str to array
-        By machine, a row a draw.
-    cases : list of (int, Case)
-        Draw (from 1) and case.
-    seed : int
-    own : sequence of Case
-        Those at the file's own numbers.
-    constants : Constants or None
-        Those of benchmark models.
-    """
+    """The draws of a sweep."""
 
     assumptions: dict[str, list[Assumption]]
+    """By machine."""
     shares: dict[str, Any]
+    """By machine, a row a draw."""
     cases: list[tuple[int, Case]]
+    """Draw (from 1) and case."""
     seed: int
     own: Sequence[Case] = ()
+    """Those at the file's own numbers."""
     constants: Constants | None = None
+    """Those of benchmark models."""
 
     @classmethod
     def of(cls, cases: Sequence[Case], number: int, seed: int, constants: Constants | None = None) -> Draws:
@@ -132,7 +122,7 @@ class Draws:
         machines: dict[str, dict[str, Any]] = {}
         for case in cases:
             if case.machine not in machines:
-                machines[case.machine] = json.loads(case.json)["machine"]
+                machines[case.machine] = case.file["machine"]
         free = [] if constants is None else constants.assumptions
         ranged = {name: [*assumptions_of(machine), *free] for name, machine in machines.items()}
         made = cls(ranged, {}, [], seed, own=cases, constants=constants)
@@ -186,9 +176,9 @@ class Draws:
         if self.constants is not None and one in free:
             others = self.constants.rebuilt(self.constants.with_one(one, share))
             rebuilt = {(case.machine, *_place(case)): case for case in others}
-            pairs = [(rebuilt[case.machine, *_place(case)], json.loads(case.json)["machine"], case) for case in cases]
+            pairs = [(rebuilt[case.machine, *_place(case)], case.file["machine"], case) for case in cases]
         else:
-            pairs = [(case, with_draw(json.loads(case.json)["machine"], [one], [share]), case) for case in cases]
+            pairs = [(case, with_draw(case.file["machine"], [one], [share]), case) for case in cases]
         return [_on_machine(*pair) for pair in pairs]
 
     def _machines(self, name: str, machine: Mapping[str, Any], free: int) -> dict[int, Any]:
@@ -207,8 +197,7 @@ def _place(case: Case) -> tuple[str, ...]:
 
 def _on_machine(case: Case, machine: Mapping[str, Any], like: Case) -> Case:
     """Give the program of a case on another machine; all else is that of the case that it is like."""
-    whole, own = json.loads(case.json), json.loads(like.json)
-    whole = {**own, "workload": whole["workload"], "machine": machine}
+    whole = {**like.file, "workload": case.file["workload"], "machine": machine}
     return Case.of(_opplab.Case.from_json(json.dumps(whole)))
 
 

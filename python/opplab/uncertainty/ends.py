@@ -17,22 +17,14 @@ SAME = 1e-9
 
 @dataclass(frozen=True)
 class Hanging:
-    """A value, or a change, and what it hangs on over the draws.
-
-    Attributes
-    ----------
-    point : (str, str, str)
-        Machine, benchmark, parameters.
-    metric : str
-    base, variant : str
-        Policies; without a base the variant's own value.
-    causes : Causes
-    """
+    """A value, or a change, and what it hangs on over the draws."""
 
     point: Point
+    """Machine, benchmark, parameters."""
     metric: str
     base: str
     variant: str
+    """`base`, `variant`: policies; without a base the variant's own value."""
     causes: Causes
 
 

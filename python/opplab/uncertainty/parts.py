@@ -27,48 +27,34 @@ SEPARATED = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A value with its interval in two parts.
-
-    Attributes
-    ----------
-    value : float
-        Mean over the iterations at the file's own numbers.
-    runs : float or None
-        Half-width of the runs' part, at least that of the runs within draws; None with one iteration, or where
-        iterations do not differ.
-    assumed : tuple of (float, float) or None
-        How far the assumptions move the value, at the ends of the interval; None where nothing was drawn, or fewer
-        draws than an interval takes.
-    low, high : float or None
-        Both parts together, which hold the value and the runs' part around it; None where one of them is not known.
-    turns : float
-        Share of the draws in which it has the other sign than `value`; 0 has none.
-    varies : bool
-        Whether iterations differ.
-    draws : int
-        Draws that `assumed` and `turns` are of, beside the file's own numbers.
-    level : float
-        Coverage of the interval.
-    span : tuple of (float, float) or None
-        Ends of the runs' part, which need not be equally far from the value.
-    iterations : int
-        At the file's own numbers.
-    unknown : str
-        Why no interval holds the value, whatever the runs and the draws leave open; empty where they do.
-    """
+    """A value with its interval in two parts."""
 
     value: float
+    """Mean over the iterations at the file's own numbers."""
     runs: float | None
+    """Half-width of the runs' part, at least that of the runs within draws; None with one iteration, or where
+    iterations do not differ."""
     assumed: tuple[float, float] | None
+    """How far the assumptions move the value, at the ends of the interval; None where nothing was drawn, or fewer draws
+    than an interval takes."""
     low: float | None
     high: float | None
+    """`low`, `high`: both parts together, which hold the value and the runs' part around it; None where one of them is
+    not known."""
     turns: float = 0.0
+    """Share of the draws in which it has the other sign than `value`; 0 has none."""
     varies: bool = True
+    """Whether iterations differ."""
     draws: int = 0
+    """Draws that `assumed` and `turns` are of, beside the file's own numbers."""
     level: float = LEVEL
+    """Coverage of the interval."""
     span: tuple[float, float] | None = None
+    """Ends of the runs' part, which need not be equally far from the value."""
     iterations: int = 2
+    """At the file's own numbers."""
     unknown: str = ""
+    """Why no interval holds the value, whatever the runs and the draws leave open; empty where they do."""
 
     @property
     def certainty(self) -> Certainty:

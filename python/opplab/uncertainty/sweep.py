@@ -15,7 +15,6 @@ from opplab.runs import is_rate
 from opplab.simulation.power import NO_IDLE_POWER, is_of_power
 from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.confidence import estimate
-from opplab.sweep.missing import unknown_idle
 from opplab.sweep.progress import Shown, counted
 from opplab.uncertainty.causes import Causes, Influence, causes, standing_out
 from opplab.uncertainty.draws import Draws, Point, Values, collected, run_draws
@@ -36,28 +35,19 @@ MOST_INFLUENCES = 5
 
 @dataclass(frozen=True)
 class SureLine:
-    """A change of a policy against its baseline at a point, and how sure it is.
-
-    Attributes
-    ----------
-    point : (str, str, str)
-        Machine, benchmark, parameters.
-    metric, unit, better : str
-    base, variant : str
-    change : Parts
-        In percent; of a policy that is compared with nothing (no base) its value.
-    causes : Causes
-        What it hangs on.
-    """
+    """A change of a policy against its baseline at a point, and how sure it is."""
 
     point: Point
+    """Machine, benchmark, parameters."""
     metric: str
     unit: str
     better: str
     base: str
     variant: str
     change: Parts
+    """In percent; of a policy that is compared with nothing (no base) its value."""
     causes: Causes = field(default_factory=Causes)
+    """What it hangs on."""
 
     @property
     def name(self) -> str:
@@ -82,26 +72,17 @@ class SureLine:
 
 @dataclass
 class Sureness:
-    """All changes of a sweep with their intervals in two parts.
-
-    Attributes
-    ----------
-    lines : list of SureLine
-    draws : Draws or None
-        What was drawn; None without ranges.
-    number : int
-        Draws that were asked for.
-    beside : list of SureLine
-        Changes of other metrics, for tables that show them; no sentence is about these.
-    own : list of SureLine
-        Energy and power of each variant alone, where `lines` has no line of them.
-    """
+    """All changes of a sweep with their intervals in two parts."""
 
     lines: list[SureLine]
     draws: Draws | None
+    """What was drawn; None without ranges."""
     number: int
+    """Draws that were asked for."""
     beside: list[SureLine] = field(default_factory=list)
+    """Changes of other metrics, for tables that show them; no sentence is about these."""
     own: list[SureLine] = field(default_factory=list)
+    """Energy and power of each variant alone, where `lines` has no line of them."""
 
     @property
     def assumptions(self) -> list[dict[str, str]]:
@@ -143,6 +124,12 @@ class Sureness:
         """Whether rows must name their machines."""
         return len({line.point[0] for line in (*self.lines, *self.beside)}) > 1
 
+    def _head(self, line: SureLine) -> dict[str, str]:
+        """Give what names a row of a change."""
+        place = zip(("machine", "benchmark", "param"), line.point, strict=True)
+        named = {name: word for name, word in place if name != "machine" or self._several}
+        return {**named, "metric": line.metric, "change": line.name}
+
     def _where(self, line: SureLine) -> str:
         """Name the point of a line, with its machine where there are several."""
         return " ".join(filter(None, (line.point[0] if self._several else "", *line.point[1:])))
@@ -183,11 +170,7 @@ class Sureness:
         lines = [*self.lines, *self.beside]
         return [
             {
-                **({"machine": line.point[0]} if self._several else {}),
-                "benchmark": line.point[1],
-                "param": line.point[2],
-                "metric": line.metric,
-                "change": line.name,
+                **self._head(line),
                 "unit": "%" if line.base else line.unit,
                 "value": round(line.change.value, 6),
                 "runs": _rounded(line.change.runs),
@@ -219,11 +202,7 @@ class Sureness:
         """Give the draws that are in another regime, a row a change that has some."""
         return [
             {
-                **({"machine": line.point[0]} if self._several else {}),
-                "benchmark": line.point[1],
-                "param": line.point[2],
-                "metric": line.metric,
-                "change": line.name,
+                **self._head(line),
                 "draws": found.draws,
                 "of": found.of,
                 "ends": found.ends,
@@ -478,7 +457,7 @@ def how_sure(
                     lines.append(SureLine(point, metric, *labels[metric], base, variant, parts, of))
         return lines
 
-    no_idle = set(unknown_idle(cases, experiment.pairs))
+    no_idle = set(experiment.unknown_idle)
     ranged = draws if any(draws.assumptions.values()) else None
     pairs = experiment.pairs or alone
     lines = lines_of(metrics, pairs)
