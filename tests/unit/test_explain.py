@@ -1776,6 +1776,80 @@ def test_what_runs_at_the_end_has_not_ended() -> None:
     assert timeline.awake(7) == [Activation(90, 200)]
 
 
+def test_work_that_is_not_done_at_the_end_is_a_slow_activation(tmp_path: Path) -> None:
+    """A task that starved at the end of a trace was an internal error, and one of a run was in no count.
+
+    Method: by hand. The hog takes the CPU from 0.8 s on, before the task's timer of the 51st period, up to the end.
+    """
+    own = {"cpus": [0], "loop": -1}
+    tasks = {
+        "t": {**own, "run": 2000, "timer": {"ref": "u", "period": 16000}},
+        "hog": {**own, "policy": "SCHED_FIFO", "priority": 5, "delay": 800000, "run": 500000},
+    }
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}))
+    run = opplab.simulate("juno-r2", work, opplab.Policy(governor="performance"), seconds=1)
+    missed = dict(run.metrics.select("metric", "value").iter_rows())
+    assert (
+        missed["missed_activations"] == missed["unfinished_activations"] == pytest.approx(100 / missed["activations"])
+    )
+    run.to_trace(tmp_path / "run.dat")
+    (name,) = [name for name in run.tasks if name.startswith("t")]
+    woken_ns = run.events("sched_waking").filter(pl.col("task") == run.tasks.index(name))["time_ns"].max()
+    of_trace = opplab.explain(tmp_path / "run.dat", machine=opplab.Machine.load("juno-r2"), task=name, why_slow=True)
+    for whole, slow in (opplab.explain(run, task=name, why_slow=True).findings, of_trace.findings):
+        assert whole.data["slow"] == 1
+        assert slow.data["response_ns"] == pytest.approx(1e9 - woken_ns, abs=1e6)
+        assert slow.data["parts_ns"]["waiting"] == slow.data["response_ns"] == sum(slow.data["waited_for_ns"].values())
+        assert all(one.startswith("hog") for one in slow.data["waited_for_ns"])
+        assert "its work was not done" in slow.text
+
+
+def test_missing_switches_are_no_negative_sleep(tmp_path: Path) -> None:
+    """A task was "-3890386 ns asleep until something woke it (-0.2 %)": states overlapped where switches are missing.
+
+    Method: a trace without every ninth switch: each part is a time, and they add up. Then three cases by hand.
+    """
+    from opplab.explanation.response import Activation, Cpu, Timeline
+
+    frames = opplab.Workload.periodic(9, run_us=4000, period_us=16000)
+    machine = opplab.Machine.load("juno-r2")
+    opplab.simulate(machine, frames, opplab.Policy(), seconds=1).to_trace(tmp_path / "whole.txt")
+    nth, whole = itertools.count(), (tmp_path / "whole.txt").read_text(encoding="utf-8").splitlines()
+    lines = [line for line in whole if ": sched_switch: " not in line or next(nth) % 9 != 4]
+    holes = tmp_path / "holes.txt"
+    holes.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    unseen = 0
+    for pid, name in opplab.Trace(holes).task_names().items():
+        if name.startswith("periodic"):
+            found = opplab.explain(holes, machine=machine, task=str(pid), why_slow=True).findings
+            parts = [one.data for one in found if "parts_ns" in one.data]
+            assert all(min(one["parts_ns"].values()) >= 0 for one in parts)
+            assert all(sum(one["parts_ns"].values()) == pytest.approx(one["response_ns"]) for one in parts)
+            unseen += sum(one["parts_ns"]["unseen"] for one in parts)
+    assert unseen > 0
+
+    def states(*switches: tuple[int, int, int, bool, int]) -> list[tuple[int, int, str, int]]:
+        wakes = [(90, 7, 0), (290, 7, 0)]
+        *found, last = Timeline(switches, wakes, [], [(0, 0, 1000)], {0: Cpu(1000, 1.0)}, 0, {})._states(7)
+        assert last[2] == "asleep"
+        return found
+
+    came = (100, 0, 0, True, 7)
+    seen = [(0, 90, "asleep", 0), (90, 100, "waiting", 0), (100, 200, "running", 0)]
+    # Another task leaves the CPU: by then this one had left, and it slept at some time before its next wake-up.
+    again = [(300, 0, 0, True, 7), (350, 0, 7, False, 0)]
+    after = [(200, 290, "unseen", 0), (290, 300, "waiting", 0), (300, 350, "running", 0)]
+    assert states(came, (200, 0, 8, True, 0), *again) == [*seen, *after]
+    # It leaves a CPU to which it did not come.
+    assert states(came, (200, 0, 7, False, 0), (350, 1, 7, False, 0))[3:] == [(200, 350, "unseen", 1)]
+    # It comes to another CPU, and no event shows that it left.
+    assert states(came, (300, 1, 0, True, 7), (350, 1, 7, False, 0))[2:] == [
+        (100, 300, "unseen", 1),
+        (300, 350, "running", 1),
+    ]
+    assert Activation(90, 200) == Timeline([came, (200, 0, 7, False, 0)], [(90, 7, 0)], [], [], {}, 0, {}).awake(7)[0]
+
+
 def test_idle_of_a_run_has_the_power_by_state() -> None:
     """Goal: what a run drew by state adds up to its energy, and its sleeps have the decisions of each idle governor."""
     for machine in ("juno-r2", "pixel6", "skylake-8x-uma"):
