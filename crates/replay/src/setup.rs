@@ -260,13 +260,13 @@ impl Setup {
         let told_khz: Vec<Option<u32>> = machine
             .policies()
             .iter()
-            .map(|(_, cpus)| {
+            .map(|(cluster, cpus)| {
                 let first = events.list.iter().find_map(|ev| match ev.what {
                     What::Frequency { cpu, freq_khz } if cpus.contains(&cpu) => Some(freq_khz),
                     _ => None,
                 });
                 let told = cpus.iter().find_map(|cpu| events.start_khz.get(cpu)).map(|&(_, khz)| khz);
-                told.or(first)
+                told.or(first).or_else(|| machine.only_khz(&machine.clusters[*cluster as usize]))
             })
             .collect();
         let start_known = told_khz.iter().map(Option::is_some).collect();
@@ -409,8 +409,11 @@ impl Setup {
 
         let policies = machine.policies();
         let after = lines(&text("sysfs_after.txt"));
-        let told_khz: Vec<Option<u32>> =
-            policies.iter().map(|(_, cpus)| khz_at_start(cpus, events, &snapshot, &after)).collect();
+        let only_khz = |cluster: u32| machine.only_khz(&machine.clusters[cluster as usize]);
+        let told_khz: Vec<Option<u32>> = policies
+            .iter()
+            .map(|(cluster, cpus)| khz_at_start(cpus, events, &snapshot, &after).or_else(|| only_khz(*cluster)))
+            .collect();
         let changes = |cpus: &[u32]| first_change(cpus, events).is_some();
         let start_known =
             policies.iter().zip(&told_khz).map(|((_, cpus), khz)| khz.is_some() || changes(cpus)).collect();

@@ -333,16 +333,18 @@ def energy(
 def _energy_head(found: TraceEnergy) -> str:
     """Give the sums in words."""
     seconds = found.window_ns / 1e9
-    mean = f", {found.total_j / seconds:.4g} W" if seconds else ""
-    lines = [f"{found.total_j:.6g} J in {seconds:.6f} s{mean}; idle {found.idle_j:.4g} J, rest {found.floor_j:.4g} J"]
-    lines += found.left_out
-    if found.high_j > found.low_j:
-        partly = bool(found.cpus["unknown_ns"].sum() or found.clusters["unknown_ns"].sum())
-        whole = "with it " if partly else ""
-        lines.append(
-            f"{whole}between {found.low_j:.6g} and {found.high_j:.6g} J, by the ranges of the machine"
-            + (" and of these clocks" if partly else "")
-        )
+    partly = bool(found.cpus["unknown_ns"].sum() or found.clusters["unknown_ns"].sum())
+    # A mean over all of the time is one of all that was drawn.
+    mean = f", {found.total_j / seconds:.4g} W" if seconds and not partly else ""
+    known = "known " if partly else ""
+    parts = f"idle {found.idle_j:.4g} J, rest {found.floor_j:.4g} J"
+    lines = [f"{found.total_j:.6g} J {known}in {seconds:.6f} s{mean}; {parts}", *found.left_out]
+    if partly:
+        watts = f" ({found.low_j / seconds:.4g} to {found.high_j / seconds:.4g} W)" if seconds else ""
+        between = f"between {found.low_j:.6g} and {found.high_j:.6g} J"
+        lines.append(f"with it {between}{watts}, by the ranges of the machine and of these clocks")
+    elif found.high_j > found.low_j:
+        lines.append(f"between {found.low_j:.6g} and {found.high_j:.6g} J, by the ranges of the machine")
     return "\n".join(lines) + "\n"
 
 
