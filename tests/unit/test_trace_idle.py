@@ -148,3 +148,16 @@ def test_the_kernels_exit_latency_holds_the_entry() -> None:
     assert state["entry_latency_ns"] > 0
     told = idle.states_of_machine(machine)[0][1][0]
     assert told == state["entry_latency_ns"] + state["exit_latency_ns"]
+
+
+def test_a_recording_brings_its_idle_states_along() -> None:
+    """Without `--machine` a recording with its snapshot was refused, and `-m auto` was no machine.
+
+    Method: its own machine, named as the other commands name it, and explain's way to the same table.
+    """
+    folder = shared("traces/x86-612-xeon16-hw1-schedutil-burst")
+    plain, named = (called("trace", "idle", folder, *auto).stdout for auto in ([], ["-m", "auto"]))
+    assert plain == named and plain.splitlines()[1].startswith("recorded")
+    found = json.loads(called("explain", folder, "--idle", "--format", "json").stdout)
+    own = json.loads(called("trace", "idle", folder, "--by-cpu", "--format", "json").stdout)
+    assert found == own and found

@@ -17,7 +17,6 @@ from opplab.cli.options import (
     format_option,
     half_life_option,
     machine_of_trace,
-    machine_option,
     note,
     output_format_option,
     output_option,
@@ -28,7 +27,6 @@ from opplab.cli.options import (
 from opplab.cli.replay import to_rtapp
 from opplab.errors import InputError
 from opplab.report.text import print_table, say
-from opplab.simulation.machine import Machine
 from opplab.trace import damage
 from opplab.trace.recording import Trace
 
@@ -350,7 +348,7 @@ def _energy_head(found: TraceEnergy) -> str:
 
 @command.command(name="idle")
 @trace_argument("file")
-@machine_option("Machine with the idle states.")
+@trace_machine_option("Machine with the idle states (default without --sysfs: auto)")
 @click.option(
     "--sysfs", type=click.Path(path_type=Path), help="Copy of cpuidle's sysfs (grep . -r) with the idle states."
 )
@@ -389,10 +387,10 @@ def idle(
     """
     from opplab.trace import idle as module
 
-    if (machine is None) == (sysfs is None):
-        raise click.UsageError("give the idle states: --machine or --sysfs")
+    if machine is not None and sysfs is not None:
+        raise click.UsageError("give the idle states once: --machine or --sysfs")
     trace = Trace(file)
-    states = Machine.load(machine) if machine else module.states_of_sysfs(sysfs)  # type: ignore[arg-type]
+    states = module.states_of_sysfs(sysfs) if sysfs else machine_of_trace(machine or "auto", file)
     chosen = ("recorded", *governors, "constant", "oracle") if governors else module.GOVERNORS
     table = (module.differences if differences else module.decisions)(trace, states, chosen, tick_us, kernel)
     notes = [*trace.notes, *([] if module.shows_timers(trace) else [module.NO_TIMERS])]
