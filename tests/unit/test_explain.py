@@ -1776,6 +1776,35 @@ def test_what_runs_at_the_end_has_not_ended() -> None:
     assert timeline.awake(7) == [Activation(90, 200)]
 
 
+def test_a_wait_in_a_trace_may_be_for_a_quota(tmp_path: Path) -> None:
+    """A task that its group's quota stopped was "waiting for a CPU that ran" others, whatever a snapshot had.
+
+    Method: the run that wrote the trace counts the periods in which the quota stopped the group.
+    """
+    tasks = {
+        "held": {"cpus": [1], "loop": -1, "run": 40000, "sleep": 60000, "taskgroup": "/a"},
+        "other": {"cpus": [1], "loop": -1, "run": 4000, "timer": {"ref": "u", "period": 16000}},
+    }
+    work = opplab.Workload.parse(json.dumps({"groups": {"/a": {"max": "10000 100000"}}, "tasks": tasks}))
+    run = opplab.simulate("juno-r2", work, opplab.Policy(governor="performance"), seconds=2)
+    ((name, periods, throttled, _),) = run.outcome["quotas"]
+    assert (name, throttled > 10) == ("/a", True)
+    run.to_trace(tmp_path / "trace.dat")
+    pids = {name: pid for pid, name in opplab.Trace(tmp_path).task_names().items()}
+    (held,) = [pids[name] for name in run.tasks if name.startswith("held")]
+    (tmp_path / "cgroup_before.txt").write_text("/sys/fs/cgroup/a/cpu.max: 10000 100000|\n")
+    (tmp_path / "proc_cgroup_before.txt").write_text(f"{held} {held} held: 0::/a|\n")
+    machine = opplab.Machine.load("juno-r2")
+    _, slowest, *_, quota = opplab.explain(tmp_path, machine=machine, task=str(held), why_slow=True).findings
+    assert "waiting for a CPU or for the quota of its control group (" in slowest.text
+    assert (quota.data["quota_ns"], quota.data["period_ns"]) == (10_000_000, 100_000_000)
+    assert quota.data["nr_throttled"] == pytest.approx(throttled, abs=2)
+    assert quota.data["nr_periods"] == pytest.approx(periods, abs=2)
+    # Who is in no such group waits for a CPU.
+    found = opplab.explain(tmp_path, machine=machine, task="other-1", why_slow=True).findings
+    assert not any("quota" in one.kind or "quota of its" in one.text for one in found)
+
+
 def test_work_that_is_not_done_at_the_end_is_a_slow_activation(tmp_path: Path) -> None:
     """A task that starved at the end of a trace was an internal error, and one of a run was in no count.
 

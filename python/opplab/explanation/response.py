@@ -41,6 +41,8 @@ SHOWN = 10
 """Activations that are listed, the slowest ones."""
 SLOWEST = 0.01
 """The share of activations that counts as slow where none has missed its deadline."""
+WAITING_OR_STOPPED = "waiting for a CPU or for the quota of its control group"
+"""Of a trace whose task has a quota: no event of a kernel shows when that stops it."""
 FOREVER_NS = 2**63 - 1
 NAMED = 3
 """Tasks that are named of those that ran meanwhile."""
@@ -483,7 +485,7 @@ def _slow(activations: list[Activation], traced: bool) -> tuple[list[int], str]:
     return slowest, f"{len(activations)} activations, {why}; the slowest {len(slowest)}"
 
 
-def _words(response: Response, name_of: dict[int, str], whole_ns: float) -> tuple[str, dict[str, Any]]:
+def _words(response: Response, name_of: dict[int, str], whole_ns: float, quota: bool) -> tuple[str, dict[str, Any]]:
     """Give the parts of a response in words, the largest first, and as numbers."""
     by_name = Counter[str]()
     for task, ran_ns in response.waited_for_ns.items():
@@ -492,9 +494,11 @@ def _words(response: Response, name_of: dict[int, str], whole_ns: float) -> tupl
     parts = []
     for part, ns in sorted(response.parts_ns.items(), key=lambda item: -item[1]):
         if round(ns):
-            text = f"{length(ns)} {PARTS[part]} ({100 * ns / whole_ns:.1f} %)"
+            stopped = quota and part == "waiting"
+            text = f"{length(ns)} {WAITING_OR_STOPPED if stopped else PARTS[part]} ({100 * ns / whole_ns:.1f} %)"
             if part == "waiting":
-                text += f" that ran {some_of((f'{name} {length(ns)}' for name, ns in waited.items()), NAMED)}"
+                ran = some_of((f"{name} {length(ns)}" for name, ns in waited.items()), NAMED)
+                text += f"{', while CPUs' if stopped else ' that'} ran {ran}"
             parts.append(text)
     data = {"response_ns": round(whole_ns), "parts_ns": dict(response.parts_ns), "waited_for_ns": waited}
     return "; ".join(parts), {**data, "cpus": sorted(response.cpus)}
@@ -508,8 +512,12 @@ def response_findings(
     name_of: dict[int, str],
     *,
     traced: bool = False,
+    quota: bool = False,
 ) -> list[Finding]:
-    """Divide the slow activations of a task into their parts: their sum first, then the slowest ones."""
+    """Divide the slow activations of a task into their parts: their sum first, then the slowest ones.
+
+    With `quota` of a trace waits may be those for a quota.
+    """
     if not activations:
         return [Finding(0, "response", f"{name} has no activation: no wake-up of it is followed by a sleep.")]
     responses = timeline.responses(task, activations)
@@ -521,13 +529,13 @@ def response_findings(
         total.cpus |= one.cpus
         for part, ns in one.parts_ns.items():
             total.parts_ns[part] += ns
-    words, data = _words(total, name_of, total.response_ns)
+    words, data = _words(total, name_of, total.response_ns, quota)
     data |= {"slow": len(slow), "activations": len(activations)}
     sums = f" Together they took {length(total.response_ns)}: {words}." if len(slow) > 1 else ""
     text = f"{name}: {why}.{sums}"
     findings = [Finding(0, "response", text, data)]
     for one in sorted(slow, key=lambda one: -one.response_ns)[:SHOWN]:
-        words, data = _words(one, name_of, one.response_ns)
+        words, data = _words(one, name_of, one.response_ns, quota)
         late = f", {length(one.of.late_ns)} late" if one.of.late_ns else ""
         ran = f" on {cpu_list(sorted(one.cpus))}" if one.cpus else ""
         unended = "" if one.of.ended else ", up to the end, when its work was not done"
