@@ -1776,6 +1776,28 @@ def test_what_runs_at_the_end_has_not_ended() -> None:
     assert timeline.awake(7) == [Activation(90, 200)]
 
 
+def test_names_of_tasks_before_the_trace_are_no_tasks_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name was refused as that of two tasks: a trace.dat's list of names is older than the trace."""
+    work = opplab.Workload.periodic(2, run_us=2000, period_us=16000)
+    run = opplab.simulate("juno-r2", work, opplab.Policy(), seconds=1)
+    run.to_trace(tmp_path / "run.dat")
+    name, machine = run.tasks[0], opplab.Machine.load("juno-r2")
+    told = [one.text for one in opplab.explain(tmp_path / "run.dat", machine=machine, task=name, why_slow=True)]
+    task_names = opplab.Trace.task_names
+    monkeypatch.setattr(opplab.Trace, "task_names", lambda trace: task_names(trace) | {7: name})
+    assert [one.text for one in opplab.explain(tmp_path / "run.dat", machine=machine, task=name, why_slow=True)] == told
+
+
+def test_the_only_clock_of_a_cpu_is_known_without_an_event() -> None:
+    from opplab.explanation.response import Activation, Cpu, Timeline
+
+    switches = [(100, 0, 0, True, 7), (200, 0, 7, False, 0)]
+    for one_clock, part in ((True, "work"), (False, "unknown")):
+        timeline = Timeline(switches, [(90, 7, 0)], [], [], {0: Cpu(1000, 1.0, one_clock=one_clock)}, 0, {})
+        (response,) = timeline.responses(7, [Activation(90, 200)])
+        assert response.parts_ns[part] == 100
+
+
 def test_a_wait_in_a_trace_may_be_for_a_quota(tmp_path: Path) -> None:
     """A task that its group's quota stopped was "waiting for a CPU that ran" others, whatever a snapshot had.
 

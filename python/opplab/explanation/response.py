@@ -52,7 +52,7 @@ NAMED = 3
 class Cpu:
     """How fast a CPU is: its highest clock, its speed there as a share of the fastest CPU's, and who shares its core.
 
-    A fixed speed is one that follows no clock.
+    A fixed speed is one that follows no clock; with one clock only no event shows it.
     """
 
     top_khz: int
@@ -60,6 +60,7 @@ class Cpu:
     siblings: tuple[int, ...] = ()
     smt_yield: float = 1.0
     fixed: bool = False
+    one_clock: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +94,16 @@ def speeds(outcome: _opplab.Outcome, facts: dict[str, Any]) -> dict[int, Cpu]:
     cores: list[int] = facts["cores"]
     policy_of = {cpu: policy for policy in facts["policies"] for cpu in policy["cpus"]}
     # With boost, which the policy's own points may lack.
-    top_khz = {cpu: max(cluster["opps_khz"]) for cluster in outcome["clusters"] for cpu in cluster["cpus"]}
+    clocks = {cpu: set(cluster["opps_khz"]) for cluster in outcome["clusters"] for cpu in cluster["cpus"]}
+    top_khz = {cpu: max(khz) for cpu, khz in clocks.items()}
     at_top = {cpu: of["capacity"] * top_khz[cpu] / of["reference_khz"] for cpu, of in policy_of.items()}
     fastest = max(at_top.values())
     share, fixed = facts["smt_yield"] / 1024, facts["fixed_speed"]
     threads = {cpu: tuple(one for one in policy_of if one != cpu and cores[one] == cores[cpu]) for cpu in policy_of}
-    return {cpu: Cpu(top_khz[cpu], at_top[cpu] / fastest, threads[cpu], share, fixed) for cpu in policy_of}
+    return {
+        cpu: Cpu(top_khz[cpu], at_top[cpu] / fastest, threads[cpu], share, fixed, len(clocks[cpu]) == 1)
+        for cpu in policy_of
+    }
 
 
 class Timeline:
@@ -290,7 +295,8 @@ class Timeline:
         else:
             response.cpus.add(cpu)
             of_cpu = self.cpus[cpu]
-            for since_ns, until_ns, khz in self._pieces(self._clocks.get(cpu), start_ns, end_ns):
+            for since_ns, until_ns, seen_khz in self._pieces(self._clocks.get(cpu), start_ns, end_ns):
+                khz = seen_khz or (of_cpu.top_khz if of_cpu.one_clock else 0)
                 if of_cpu.fixed:
                     parts["work"] += until_ns - since_ns
                 elif not khz:
@@ -419,6 +425,9 @@ def of_trace(path: Path, cpus: dict[int, Cpu], task: str) -> tuple[Timeline, int
     names, signals = trace.task_names(), trace.signals()
     # A pid may have been several tasks', one after the other.
     known = {*names.items(), *signals.running.select("pid", "comm").rows()}
+    # A trace's own list of names also has tasks that were before it.
+    seen = {*signals.running["pid"].to_list(), *signals.activations["pid"].to_list()}
+    known = {(pid, name) for pid, name in known if pid in seen}
     own = {(pid, name) for pid, name in known if pid and task in (name, str(pid))}
     if not own:
         raise InputError(f"{path} has no task `{task}`{nearest(task, sorted({name for _, name in known}))}")
