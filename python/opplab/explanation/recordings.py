@@ -309,7 +309,14 @@ def _recorded(
     clocks = policy.get("clocks", [])
     times_ns = [row["time_ns"] for row in rows] or [time_ns for time_ns, _ in clocks]
     if not times_ns:
-        raise InputError(f"{folder} has no records of schedutil's decisions for CPU {cpu}")
+        if len(policy["opps_khz"]) == 1:
+            text = f"CPU {cpu} has no other clock than {mhz(policy['opps_khz'][0])}."
+            findings = [Finding(0, "clock", text, {"khz": policy["opps_khz"][0]})]
+            return Explanation({"recording": str(folder), "from": "its machine"}, findings)
+        raise InputError(
+            f"{folder} has no clock of CPU {cpu} (no cpu_frequency event), and no decision: only schedutil's follow "
+            f"from events, and the governor is {policy['governor']}, which --recorded-governor changes"
+        )
     first_ns, last_ns = times_ns[0], times_ns[-1]
     at_ns = (first_ns + last_ns) // 2 if at_ns is None else at_ns
     _check_decided(at_ns, first_ns)
