@@ -1018,6 +1018,10 @@ def test_one_limit_acts(
         "clusters": [{"cpus": [0], "opps_khz": [500_000, 1_000_000]}],
         "busy_ns_by_opp": [[at_low_ns, 100 - at_low_ns]],
     }
+    if limit == "quota":
+        # Queues that are throttled while their CPU is busy with others' work lose nothing.
+        assert acting_limit(outcome, 100, held, beside)[0] == "line"
+        outcome["wall_ns"] = 200
     assert acting_limit(outcome, 100, held, beside)[0] == limit
     if limit == "full":
         assert acting_limit(outcome, 100, held, beside, in_time=True)[0] == "full"
@@ -1774,6 +1778,19 @@ def test_what_runs_at_the_end_has_not_ended() -> None:
     switches = [(100, 0, 0, True, 7), (200, 0, 7, False, 0), (300, 0, 0, True, 7)]
     timeline = Timeline(switches, [(90, 7, 0), (290, 7, 0)], [], [(0, 0, 1000)], {0: Cpu(1000, 1.0)}, 0, {})
     assert timeline.awake(7) == [Activation(90, 200)]
+
+
+def test_full_cpus_of_one_clock_are_the_limit_under_any_governor() -> None:
+    """On a guest without cpufreq nothing was named: the limit counted as one of an assumed governor."""
+    from opplab.explanation.slow import slow_cpus
+
+    tree = json.loads(json.dumps(opplab.Machine.load("juno-r2").tree))
+    work = opplab.Workload.periodic(8, run_us=20000, period_us=16000)
+    for clocks, named in ((slice(None), 0), (slice(-1, None), 1)):
+        machine = tree | {"cluster": [one | {"opp": one["opp"][clocks]} for one in tree["cluster"]]}
+        run = opplab.simulate(opplab.Machine.from_tree(machine), work, opplab.Policy(governor="performance"), seconds=1)
+        found = slow_cpus(run._inner, governor_known=False).findings
+        assert [one.text.split(":")[0] for one in found if one.kind == "limit"] == ["No clock helps"] * named
 
 
 def test_names_of_tasks_before_the_trace_are_no_tasks_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
