@@ -275,7 +275,7 @@ def _contexts(trace: Trace, event: str) -> pl.DataFrame:
     """Give time, CPU and context (`common_flags`, null where the trace lacks it) of the events of a name."""
     import polars as pl
 
-    wanted = {"time_ns": pl.Int64, "cpu": pl.UInt32, "common_flags": pl.UInt8}
+    wanted = pl.Schema({"time_ns": pl.Int64(), "cpu": pl.UInt32(), "common_flags": pl.UInt8()})
     found = [pl.DataFrame(schema=wanted)]
 
     def keep(piece: _opplab.Trace, total: int) -> None:
@@ -423,10 +423,10 @@ def left_out(trace: Trace, model: Model, *, named: Callable[[str], str] = group_
     notes = []
     learnt_ms, without_ms = math.fsum(one.cpu_ms for one in model.groups), math.fsum(model.without_ms.values())
     if without_ms > WITHOUT * (learnt_ms + without_ms):
-        names = some_of((f"{name} {cpu_ms:g} ms" for name, cpu_ms in model.without_ms.items()), NAMED)
+        seldom = some_of((f"{name} {cpu_ms:g} ms" for name, cpu_ms in model.without_ms.items()), NAMED)
         notes.append(
             f"the model lacks {100 * without_ms / (learnt_ms + without_ms):.0f} % of the CPU time: threads that slept "
-            f"less than {LEAST} times ({names}). Runs of it are of the other threads alone"
+            f"less than {LEAST} times ({seldom}). Runs of it are of the other threads alone"
         )
     mixed = [one.name for one in model.groups if MIXED <= one.woken_by.get("other", 0.0) <= 1 - MIXED]
     if mixed and "hrtimer_expire_entry" not in trace.info["events"] and _in_doubt(trace):
