@@ -293,6 +293,9 @@ def test_energy_at_unknown_clocks_is_an_interval(tmp_path: Path) -> None:
     head = called("trace", "energy", trace, "-m", machine).stdout.splitlines()
     assert head[0] == "0 J known in 0.010000 s; idle 0 J, rest 0 J"
     assert head[4].startswith("with it between 0.01 and 0.05 J (1 to 5 W), by the ranges")
+    page = opplab.read_trace(trace).view(tmp_path / "run.html", machine=opplab.Machine.load(str(machine))).read_text()
+    assert "Energy: 0 mJ at known clocks" in page and "<td>cluster pkg0</td><td></td>" in page
+    assert re.search(r"Between 10\.?0* and 50\.?0* mJ", page)
 
 
 def test_kernel_threads_are_no_apps_by_their_numbers(tmp_path: Path) -> None:

@@ -331,7 +331,7 @@ def energy(
 def _energy_head(found: TraceEnergy) -> str:
     """Give the sums in words."""
     seconds = found.window_ns / 1e9
-    partly = bool(found.cpus["unknown_ns"].sum() or found.clusters["unknown_ns"].sum())
+    partly = found.has_unknown_clocks
     # A mean over all of the time is one of all that was drawn.
     mean = f", {found.total_j / seconds:.4g} W" if seconds and not partly else ""
     known = "known " if partly else ""

@@ -73,6 +73,11 @@ class TraceEnergy:
         return {name: getattr(self, name) for name in names}
 
     @property
+    def has_unknown_clocks(self) -> bool:
+        """Whether something ran, or was shared, at a clock that is not known."""
+        return bool(self.cpus["unknown_ns"].sum() or self.clusters["unknown_ns"].sum())
+
+    @property
     def left_out(self) -> list[str]:
         """What is not in `total_j`, in words; `low_j` and `high_j` have all of it but `unseen_ns`."""
         shared_ns = max(self.clusters["unknown_ns"].to_list(), default=0)
