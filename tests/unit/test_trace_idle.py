@@ -161,3 +161,12 @@ def test_a_recording_brings_its_idle_states_along() -> None:
     found = json.loads(called("explain", folder, "--idle", "--format", "json").stdout)
     own = json.loads(called("trace", "idle", folder, "--by-cpu", "--format", "json").stdout)
     assert found == own and found
+
+
+def test_a_recording_s_snapshot_is_a_copy_of_sysfs(tmp_path: Path) -> None:
+    """Its lines, which end with a bar, had no latency that is a number."""
+    plain, snapshot = tmp_path / "plain.txt", tmp_path / "sysfs_before.txt"
+    plain.write_text(sysfs())
+    lines = [line.rpartition(":") for line in sysfs().splitlines()]
+    snapshot.write_text("".join(f"{path}: {value}|\n" for path, _, value in lines))
+    assert idle.states_of_sysfs(snapshot) == idle.states_of_sysfs(plain)
