@@ -170,3 +170,15 @@ def test_answers_that_do_not_follow_control_groups_say_so(whole: dict[str, Path]
         assert (
             note not in called(*command.split(), *[one.replace(str(trace), str(whole["txt"])) for one in words]).stderr
         )
+
+
+@pytest.mark.parametrize(("clock", "unit"), [("x86-tsc", "cycles of a counter"), ("counter", "events"), ("mono", "")])
+def test_clocks_that_count_no_ns_are_named(tmp_path: Path, clock: str, unit: str) -> None:
+    """A recording of 0.5 s by the clock of a processor took "1.35 s", without a word."""
+    switch = "sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=R ==> next_comm=b next_pid=8 next_prio=120"
+    path = tmp_path / "run.txt"
+    path.write_text(f"# clock: {clock}\na-7 [001] 1.000000: {switch}\nb-8 [001] 1.010000: {switch}\n")
+    for command in ("info", "signals", "events"):
+        done = called("trace", command, path)
+        assert (done.exit_code, "damaged" in done.stderr) == (int(bool(unit)), bool(unit))
+        assert not unit or f"its clock {clock} counts {unit}: what stands here as s and ns are {unit}" in done.stderr

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import opplab
+from opplab.errors import InputError
 from opplab.explanation.frequency import frequency_findings
 from opplab.explanation.placement import cpu_findings
 from opplab.explanation.records import Records
@@ -362,3 +363,18 @@ def test_a_pid_that_was_two_tasks_is_refused_and_each_has_its_name(tmp_path: Pat
         with pytest.raises(opplab.InputError, match="pid 100 was 2 tasks: name one of old, new"):
             opplab.explain(trace, task="100", **asked, **options)
     assert "new: 10 activations" in str(opplab.explain(trace, task="new", why_slow=True, **options))
+
+
+def test_a_trace_without_clocks_names_what_it_lacks(tmp_path: Path) -> None:
+    """The only clock of a CPU, and a governor that decides nothing, were "no records of schedutil's decisions"."""
+    switch = "sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=R ==> next_comm=b next_pid=8 next_prio=120"
+    path = tmp_path / "run.txt"
+    path.write_text(f"a-7 [001] 1.000000: {switch}\nb-8 [001] 1.010000: {switch}\n")
+    with pytest.raises(InputError, match=r"no clock of CPU 1 .*, and the governor is performance"):
+        opplab.explain(path, cpu=1, machine=opplab.Machine.load("juno-r2"))
+    tree = json.loads(json.dumps(opplab.Machine.load("juno-r2").tree))
+    for cluster in tree["cluster"]:
+        cluster["opp"] = cluster["opp"][-1:]
+    one_clock = opplab.Machine.from_tree(tree)
+    (found,) = opplab.explain(path, cpu=1, machine=one_clock)
+    assert found.text == f"CPU 1 has no other clock than {tree['cluster'][1]['opp'][0]['khz'] / 1000:g} MHz."

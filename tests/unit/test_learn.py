@@ -202,3 +202,85 @@ def test_a_timer_is_not_the_work_of_who_runs_there(tmp_path: Path) -> None:
     mixed = {group.name for group in model.groups if 0.1 <= group.woken_by.get("other", 0) <= 0.9}
     (note,) = [note for note in left_out(recording, model) if "hrtimer_expire_entry" in note]
     assert mixed and mixed == set(note.split("wake-ups of ")[1].split(" count")[0].split(", "))
+
+
+X86_SLEEPER, X86_TICK = 0xFFFF_C900_00AB_CDE0, 0xFFFF_8886_27C1_C6F8
+"""Where x86 has a sleeper's timer, on its kernel stack, and the tick's, in the memory of a CPU."""
+
+
+def _hog_and_sleeper(path: Path, *, flags: bool, timers: bool) -> Path:
+    """Write a trace of a busy thread on whose CPU a timer wakes another every 4 ms, right after a tick.
+
+    The busy thread's own work wakes a third, which runs on another CPU. Timers' functions are numbers, as in trace.dat.
+    """
+    lines = ["# tracer: nop", "#"]
+
+    def line(us: int, who: str, context: str, event: str, cpu: int = 0) -> None:
+        words = f" {context}" if flags else ""
+        lines.append(f"{who:>16} [{cpu:03}]{words} {us // 10**6}.{us % 10**6:06}: {event}")
+
+    def wakes(us: int, who: str, context: str, woken: str, cpu: int) -> None:
+        name, pid = woken.rsplit("-", 1)
+        line(us, who, context, f"sched_waking: comm={name} pid={pid} prio=120 target_cpu={cpu:03}")
+
+    def switch(us: int, cpu: int, prev: str, state: str, following: str) -> None:
+        (name, pid), (to, to_pid) = prev.rsplit("-", 1), following.rsplit("-", 1)
+        line(
+            us,
+            prev,
+            "d..2.",
+            f"sched_switch: prev_comm={name} prev_pid={pid} prev_prio=120 prev_state={state} ==> next_comm={to} "
+            f"next_pid={to_pid} next_prio=120",
+            cpu,
+        )
+
+    def expires(us: int, timer: int) -> None:
+        if timers:
+            line(us, "hog-10", "d.h1.", f"hrtimer_expire_entry: hrtimer=0x{timer:x} function=0xffffffff814352e0 now=1")
+
+    for turn in range(40):
+        us = 1_000_000 + 4000 * turn
+        expires(us, X86_TICK)
+        expires(us + 30, X86_SLEEPER)
+        wakes(us + 31, "hog-10", "d.h3.", "sleeper-20", 0)
+        switch(us + 33, 0, "hog-10", "R", "sleeper-20")
+        switch(us + 133, 0, "sleeper-20", "S", "hog-10")
+        wakes(us + 1000, "hog-10", "d..2.", "helper-30", 1)
+        switch(us + 1010, 1, "swapper/1-0", "R", "helper-30")
+        switch(us + 1110, 1, "helper-30", "S", "swapper/1-0")
+        switch(us + 3000, 0, "hog-10", "S", "swapper/0-0")
+        wakes(us + 3900, "swapper/0-0", "d.h3.", "hog-10", 0)
+        switch(us + 3910, 0, "swapper/0-0", "R", "hog-10")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("flags", "timers"), [(True, False), (False, True), (True, True)])
+def test_interrupts_wake_for_nobody_on_x86(tmp_path: Path, flags: bool, timers: bool) -> None:
+    """Timers of sleepers counted as ticks: their addresses on x86 are above those of a run's ticks.
+
+    Method: the timers wake the sleeper, the hog the helper; contexts alone show it, and so do timers alone.
+    """
+    trace = Trace(_hog_and_sleeper(tmp_path / "hog.txt", flags=flags, timers=timers))
+    model = learn(trace)
+    wakers = {group.name: group.woken_by for group in model.groups}
+    assert wakers == {"hog": {"other": 1.0}, "sleeper": {"other": 1.0}, "helper": {"hog": 1.0}}
+    assert left_out(trace, model) == []
+
+
+def test_threads_that_hardly_sleep_are_named_with_their_share(tmp_path: Path) -> None:
+    """A thread that never slept was left out of the model without a word, with most of the CPU time.
+
+    Method: by hand. Of each 4000 us the sleeper and the helper run 100 us each, the others' CPU runs the hog but for
+    100 us, and what runs at the end is in no switch.
+    """
+    path = _hog_and_sleeper(tmp_path / "hog.txt", flags=True, timers=False)
+    never = [line for line in path.read_text(encoding="utf-8").splitlines() if "swapper/0" not in line]
+    path.write_text("\n".join(never) + "\n", encoding="utf-8")
+    trace = Trace(path)
+    (note,) = left_out(trace, learn(trace))
+    hog_ms, learnt_ms = 39 * 3.9, 40 * 0.2
+    assert f"lacks {100 * hog_ms / (hog_ms + learnt_ms):.0f} % of the CPU time" in note
+    assert f"(hog {hog_ms:g} ms)" in note
+    # Who names the threads has chosen.
+    assert left_out(trace, learn(trace, ["sleeper"])) == []

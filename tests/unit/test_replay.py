@@ -669,3 +669,22 @@ def test_a_closed_loop_does_the_runs_work_where_it_was(machine: str, task: dict[
     answer = json.loads(answered("replay", trace, "-m", machine, "--mode", "closed", "--format", "json").stdout)
     busy = [row for row in answer["metrics"] if row["metric"].endswith("busy") and row["recorded"]]
     assert busy and all(row["replayed"] == pytest.approx(row["recorded"], rel=0.02) for row in busy), busy
+
+
+def test_what_a_snapshot_shows_of_the_kernel_is_not_assumed(tmp_path: Path) -> None:
+    """Goal: the tick's rate is that of the events, where no distribution is known, and autogroups are named.
+
+    Method: a recording whose kernel ticks at 250 Hz, with the name of another distribution and with autogroup on.
+    """
+    folder = shared("traces/x86-612-xeon16-hw1-schedutil-burst")
+    for name in ("trace.dat", "sysfs_before.txt", "cpuinfo.txt", "debugfs_before.txt"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    (tmp_path / "uname.txt").write_text((folder / "uname.txt").read_text().replace("Debian", "Other"))
+    own = tmp_path / "debugfs_before.txt"
+    for on in (False, True):
+        own.write_text(own.read_text().replace("sched_autogroup_enabled: 0", f"sched_autogroup_enabled: {on:d}"))
+        (case,), *_, check, _ = _opplab.replayed_cases(str(tmp_path), None, 1, None, None, True)
+        assert json.loads(case.to_json())["policy"].get("hz", 250) == 250
+        notes = json.loads(check)["notes"]
+        assert not any(note.startswith("hz ") for note in notes)
+        assert any("sessions share the CPUs" in note for note in notes) == on

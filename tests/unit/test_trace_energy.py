@@ -219,6 +219,85 @@ def test_what_ran_at_an_unknown_clock_has_no_energy(tmp_path: Path) -> None:
             assert "unknown_ns" in shown.stdout
 
 
+ONE_CLOCK = """
+format = 1
+name = "guest"
+invariance = "none"
+[topology]
+core = ["0", "1"]
+llc = ["0-1"]
+package = ["0-1"]
+[[driver]]
+name = "acpi-cpufreq"
+transition_latency_us = 10
+fast_switch = true
+switch_us = 10
+[[cluster]]
+name = "pkg0"
+cpus = "0-1"
+capacity = 1024
+policy = "cpu"
+opp = [{ khz = 2600000, uw = 5000000 }]
+idle = [{ name = "halt", entry_latency_ns = 0, exit_latency_us = 1, target_residency_us = 1, uw = 1000000 }]
+"""
+
+
+def test_the_only_clock_of_a_machine_is_known(tmp_path: Path) -> None:
+    """A guest has no cpufreq, so no cpu_frequency event: its energy was "0 J, 0 W".
+
+    Method: by hand. CPU 0 runs 10 of 30 ms, CPU 1 20 ms at its end; the rest is idle.
+    """
+    machine = tmp_path / "guest.toml"
+    machine.write_text(ONE_CLOCK)
+    switch = (
+        "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state=S ==> next_comm={} next_pid={} next_prio=120"
+    )
+    idle, (one, two) = ("swapper", 0), (("a", 7), ("b", 8))
+    lines = [
+        f"sh-1 [000] 1.000000: {switch.format(*idle, *one)}",
+        "sh-1 [001] 1.000000: cpu_idle: state=0 cpu_id=1",
+        f"sh-1 [000] 1.010000: {switch.format(*one, *idle)}",
+        "sh-1 [000] 1.010000: cpu_idle: state=0 cpu_id=0",
+        "sh-1 [001] 1.010000: cpu_idle: state=4294967295 cpu_id=1",
+        f"sh-1 [001] 1.010000: {switch.format(*idle, *two)}",
+        f"sh-1 [001] 1.030000: {switch.format(*two, *idle)}",
+    ]
+    trace = tmp_path / "guest.txt"
+    trace.write_text("\n".join([*lines, ""]))
+    energy = opplab.read_trace(trace).energy(opplab.Machine.load(str(machine)))
+    assert energy.total_j == pytest.approx(5 * 0.03 + 1 * 0.03, rel=1e-6)
+    assert energy.low_j == energy.high_j == energy.total_j and energy.left_out == []
+    assert dict(energy.tasks.select("comm", "energy_j").iter_rows()) == pytest.approx({"a": 0.05, "b": 0.1}, rel=1e-6)
+    assert called("trace", "energy", trace, "-m", machine).stdout.startswith("0.18 J in 0.030000 s, 6 W;")
+    # A replay has the same energy of the same clock.
+    replayed = json.loads(called("replay", trace, "-m", machine, "--mode", "closed", "--format", "json").stdout)
+    rows = {row["metric"]: row for row in replayed["metrics"]}
+    assert rows["policy0 mean frequency"]["recorded"] == 2600000
+
+
+def test_energy_at_unknown_clocks_is_an_interval(tmp_path: Path) -> None:
+    """A total of 0 J had a mean of 0 W and no interval beside it, and a cluster's lacked its CPUs'.
+
+    Method: by hand. CPU 1 runs for 10 ms at 1 or at 5 W; of the other one nothing is known.
+    """
+    machine = tmp_path / "guest.toml"
+    machine.write_text(ONE_CLOCK.replace("opp = [", "opp = [{ khz = 1000000, uw = 1000000 }, "))
+    switch = "sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=R ==> next_comm=b next_pid=8 next_prio=120"
+    trace = tmp_path / "run.txt"
+    trace.write_text(f"a-7 [001] 1.000000: {switch}\nb-8 [001] 1.010000: {switch}\n")
+    energy = opplab.read_trace(trace).energy(opplab.Machine.load(str(machine)))
+    assert (energy.low_j, energy.high_j) == pytest.approx((0.01, 0.05))
+    for row in (energy.cpus.row(1, named=True), energy.clusters.row(0, named=True)):
+        assert (row["unknown_low_j"], row["unknown_high_j"]) == pytest.approx((0.01, 0.05))
+        assert row["energy_j"] is None and row["low_j"] is None
+    head = called("trace", "energy", trace, "-m", machine).stdout.splitlines()
+    assert head[0] == "0 J known in 0.010000 s; idle 0 J, rest 0 J"
+    assert head[4].startswith("with it between 0.01 and 0.05 J (1 to 5 W), by the ranges")
+    page = opplab.read_trace(trace).view(tmp_path / "run.html", machine=opplab.Machine.load(str(machine))).read_text()
+    assert "Energy: 0 mJ at known clocks" in page and "<td>cluster pkg0</td><td></td>" in page
+    assert re.search(r"Between 10\.?0* and 50\.?0* mJ", page)
+
+
 def test_kernel_threads_are_no_apps_by_their_numbers(tmp_path: Path) -> None:
     """Per-CPU threads of two kinds share only the number of their CPU; each kind has the sum of its own."""
     tasks = {11: "kworker/0:1", 12: "ksoftirqd/0", 13: "kworker/u24:1-flush", 14: "/usr/bin/sh"}

@@ -148,3 +148,25 @@ def test_the_kernels_exit_latency_holds_the_entry() -> None:
     assert state["entry_latency_ns"] > 0
     told = idle.states_of_machine(machine)[0][1][0]
     assert told == state["entry_latency_ns"] + state["exit_latency_ns"]
+
+
+def test_a_recording_brings_its_idle_states_along() -> None:
+    """Without `--machine` a recording with its snapshot was refused, and `-m auto` was no machine.
+
+    Method: its own machine, named as the other commands name it, and explain's way to the same table.
+    """
+    folder = shared("traces/x86-612-xeon16-hw1-schedutil-burst")
+    plain, named = (called("trace", "idle", folder, *auto).stdout for auto in ([], ["-m", "auto"]))
+    assert plain == named and plain.splitlines()[1].startswith("recorded")
+    found = json.loads(called("explain", folder, "--idle", "--format", "json").stdout)
+    own = json.loads(called("trace", "idle", folder, "--by-cpu", "--format", "json").stdout)
+    assert found == own and found
+
+
+def test_a_recording_s_snapshot_is_a_copy_of_sysfs(tmp_path: Path) -> None:
+    """Its lines, which end with a bar, had no latency that is a number."""
+    plain, snapshot = tmp_path / "plain.txt", tmp_path / "sysfs_before.txt"
+    plain.write_text(sysfs())
+    lines = [line.rpartition(":") for line in sysfs().splitlines()]
+    snapshot.write_text("".join(f"{path}: {value}|\n" for path, _, value in lines))
+    assert idle.states_of_sysfs(snapshot) == idle.states_of_sysfs(plain)

@@ -615,7 +615,8 @@ on Ctrl-C. `opplab trace` and `opplab replay` read the archive.
   --probes FILE  lines for dynamic_events (kprobes, fprobes); their groups are
                  recorded, too
   --buffer-kb N  ring buffer of each CPU, default 8192
-  --clock NAME   trace_clock, default local
+  --clock NAME   trace_clock, default local; counter, uptime and x86-tsc count
+                 no ns
 ";
 
 fn record_command(mut words: lexopt::Parser, env: &mut Env<'_>) -> Result<i32, HostError> {

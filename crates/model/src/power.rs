@@ -243,6 +243,14 @@ impl Machine {
         !limited && cluster.turbo.is_empty() && cluster.boost_opps.is_empty()
     }
 
+    /// The clock of a cluster that has no other one.
+    pub fn only_khz(&self, cluster: &Cluster) -> Option<u32> {
+        match &cluster.opps[..] {
+            [one] if self.runs_at_opps_only(cluster) => Some(one.khz),
+            _ => None,
+        }
+    }
+
     /// What a clock costs that was seen on a cluster: where it can be no OPP by its power, elsewhere as the OPP that reaches it.
     pub fn clock_power(&self, cluster: &Cluster, khz: u32) -> PointPower {
         match self.runs_at_opps_only(cluster) {

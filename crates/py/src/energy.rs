@@ -146,10 +146,12 @@ fn tables<'py>(
             "unknown_high_j": joules(one.unknown_fj.1))
     });
     dict.set_item("cpus", rows(py, cpus)?)?;
-    let clusters = energy.clusters.iter().map(|one| {
+    let clusters = energy.clusters.iter().zip(&machine.clusters).map(|(one, described)| {
+        let of_cpus = described.cpus.iter().map(|&cpu| energy.cpus[cpu as usize].unknown_fj);
+        let unknown_fj = of_cpus.fold(one.unknown_fj, |sum, of| (sum.0 + of.0, sum.1 + of.1));
         row!(py, "cluster": &one.name, "energy_j": joules(one.cpus_fj + one.shared_fj), "cpus_j": joules(one.cpus_fj),
-            "shared_j": joules(one.shared_fj), "unknown_ns": one.unknown_ns, "unknown_low_j": joules(one.unknown_fj.0),
-            "unknown_high_j": joules(one.unknown_fj.1))
+            "shared_j": joules(one.shared_fj), "unknown_ns": one.unknown_ns, "unknown_low_j": joules(unknown_fj.0),
+            "unknown_high_j": joules(unknown_fj.1))
     });
     dict.set_item("clusters", rows(py, clusters)?)?;
     let tasks = energy.tasks.iter().map(|(pid, one)| {

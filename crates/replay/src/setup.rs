@@ -26,8 +26,12 @@ use crate::events::{Events, What};
 use crate::idle_states::SYSFS;
 use crate::{ReplayError, costs, rtlog};
 
-/// CONFIG_HZ of Debian's kernels; snapshots lack it.
+/// CONFIG_HZ of Debian's kernels.
 const HZ_DEFAULT: u32 = 250;
+
+/// kernel/sched/autogroup.c:task_wants_autogroup(), autogroup_task_group(), v6.12: of tasks in the root group.
+const AUTOGROUP: &str = "autogroup is on (sched_autogroup_enabled): sessions share the CPUs as control groups do, and nice values count \
+                         within a session only; a replay does not follow that";
 
 /// The flags of an energy model for costs that are made up (EM_PERF_DOMAIN_ARTIFICIAL, v6.12).
 const EM_ARTIFICIAL: u32 = 1 << 2;
@@ -168,6 +172,19 @@ fn cpus_of(text: &str) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
+/// Whether a kernel is one of Debian's, which name themselves.
+fn is_debian(uname: &str) -> bool {
+    uname.split_whitespace().any(|word| word == "Debian")
+}
+
+/// CONFIG_HZ of a kernel: Debian's, or by the ticks that its events show.
+fn told_hz(uname: &str, events: &Events) -> Option<u32> {
+    if is_debian(uname) {
+        return Some(HZ_DEFAULT);
+    }
+    u32::try_from(1_000_000_000 / told_ticks(events, 0)?.period_ns.max(1)).ok()
+}
+
 /// The kernel that `uname` names, or else the newest profile that is not newer.
 pub(crate) fn profile_of(uname: &str) -> Option<String> {
     if let Some(release) = uname.split_whitespace().find_map(release::parse) {
@@ -183,10 +200,10 @@ pub(crate) fn profile_of(uname: &str) -> Option<String> {
 }
 
 /// The policy of a recorded kernel before more is known of it than its `uname`. Its watchdog's wake-ups are in the recording. Debian's
-/// kernels are built without CONFIG_UCLAMP_TASK and name themselves.
+/// kernels are built without CONFIG_UCLAMP_TASK.
 fn recorded_policy(uname: &str) -> Policy {
     let mut policy = Policy { label: "recorded".into(), watchdog_thresh_s: 0, ..Policy::default() };
-    if uname.split_whitespace().any(|word| word == "Debian") {
+    if is_debian(uname) {
         policy.gates.push(("uclamp".to_owned(), "absent".to_owned()));
     }
     policy
@@ -241,9 +258,7 @@ impl Setup {
             )),
         }
         if !is_stated {
-            if let Some(ticks) = told_ticks(events, 0) {
-                policy.hz = u32::try_from(1_000_000_000 / ticks.period_ns.max(1)).unwrap_or(policy.hz);
-            }
+            policy.hz = told_hz(&events.uname, events).unwrap_or(policy.hz);
             if !events.list.iter().any(|ev| matches!(ev.what, What::Frequency { .. })) {
                 policy.governor = "performance".into();
             }
@@ -299,13 +314,13 @@ impl Setup {
         let told_khz: Vec<Option<u32>> = machine
             .policies()
             .iter()
-            .map(|(_, cpus)| {
+            .map(|(cluster, cpus)| {
                 let first = events.list.iter().find_map(|ev| match ev.what {
                     What::Frequency { cpu, freq_khz } if cpus.contains(&cpu) => Some(freq_khz),
                     _ => None,
                 });
                 let told = cpus.iter().find_map(|cpu| events.start_khz.get(cpu)).map(|&(_, khz)| khz);
-                told.or(first)
+                told.or(first).or_else(|| machine.only_khz(&machine.clusters[*cluster as usize]))
             })
             .collect();
         let start_known = told_khz.iter().map(Option::is_some).collect();
@@ -352,8 +367,16 @@ impl Setup {
         let told = text("uname.txt");
         let uname = if told.is_empty() { &events.uname } else { &told };
         let mut policy = recorded_policy(uname);
+        let mut notes = Vec::new();
         policy.hz = HZ_DEFAULT;
-        let mut notes = vec![format!("hz {HZ_DEFAULT} is Debian's; snapshots lack it")];
+        match told_hz(uname, events) {
+            Some(hz) => policy.hz = hz,
+            None => notes
+                .push(format!("hz {HZ_DEFAULT} is assumed, as Debian has it; neither events nor snapshots show it")),
+        }
+        if lines(&debugfs).iter().any(|(path, value)| path.ends_with("/sched_autogroup_enabled") && value == "1") {
+            notes.push(AUTOGROUP.to_owned());
+        }
 
         if let Some(name) = profile_of(uname) {
             policy.kernel = name;
@@ -448,8 +471,11 @@ impl Setup {
 
         let policies = machine.policies();
         let after = lines(&text("sysfs_after.txt"));
-        let told_khz: Vec<Option<u32>> =
-            policies.iter().map(|(_, cpus)| khz_at_start(cpus, events, &snapshot, &after)).collect();
+        let only_khz = |cluster: u32| machine.only_khz(&machine.clusters[cluster as usize]);
+        let told_khz: Vec<Option<u32>> = policies
+            .iter()
+            .map(|(cluster, cpus)| khz_at_start(cpus, events, &snapshot, &after).or_else(|| only_khz(*cluster)))
+            .collect();
         let changes = |cpus: &[u32]| first_change(cpus, events).is_some();
         let start_known =
             policies.iter().zip(&told_khz).map(|((_, cpus), khz)| khz.is_some() || changes(cpus)).collect();

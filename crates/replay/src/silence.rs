@@ -27,7 +27,9 @@ impl Silence {
             let list = cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
             reasons.push((
                 format!("policy{} frequency and changes, energy", cpus[0]),
-                format!("no cpu_frequency event of CPU {list} is in the trace, and no snapshot lies beside it"),
+                format!(
+                    "no cpu_frequency event of CPU {list} is in the trace, and no clock of it in a snapshot beside it"
+                ),
             ));
         }
         if self.wakeups {

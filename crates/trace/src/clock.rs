@@ -6,6 +6,17 @@ pub(crate) const TIME_MAX_NS: u64 = i64::MAX as u64;
 /// No two events that follow each other are further apart: a year.
 const STEP_MAX_NS: u64 = 366 * 24 * 3600 * 1_000_000_000;
 
+/// What a trace clock counts, if it is no ns (kernel/trace/trace.c:trace_clocks, arch/x86/include/asm/trace_clock.h and
+/// arch/powerpc/include/asm/trace_clock.h, v6.12).
+pub(crate) fn unit_of(clock: &str) -> Option<&'static str> {
+    match clock {
+        "counter" => Some("events"),
+        "uptime" => Some("ticks of the clock"),
+        "x86-tsc" | "ppc-tb" => Some("cycles of a counter"),
+        _ => None,
+    }
+}
+
 /// The times of the events that a reader delivers.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {

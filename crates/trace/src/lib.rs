@@ -206,10 +206,13 @@ impl TraceFile {
         }
     }
 
-    /// What was damaged in the outer compression.
-    fn outer_problem(&self) -> Option<Error> {
-        let (codec, what) = self.outer.clone()?;
-        Some(Error::Compression { offset: 0, codec, what })
+    /// What is wrong with the file as a whole: its outer compression, and a clock that counts no time.
+    fn whole_problems(&self, meta: &Meta) -> impl Iterator<Item = Error> {
+        let outer = self.outer.clone().map(|(codec, what)| Error::Compression { offset: 0, codec, what });
+        let clock = clock::unit_of(&meta.clock).map(|unit| Error::Unsupported {
+            what: format!("its clock {} counts {unit}: what stands here as s and ns are {unit}", meta.clock),
+        });
+        outer.into_iter().chain(clock)
     }
 
     /// Delivers events in time order to `sink`, in bounded memory.
@@ -225,7 +228,7 @@ impl TraceFile {
         sink: &mut dyn Sink,
     ) -> Result<Outcome> {
         let mut outcome = reader.stream(options, sink)?;
-        outcome.problems.extend(self.outer_problem());
+        outcome.problems.extend(self.whole_problems(reader.meta()));
         Ok(outcome)
     }
 
@@ -238,7 +241,7 @@ impl TraceFile {
         let mut reader = self.reader(options)?;
         let mut sink = make(&*reader);
         if let Some(mut outcome) = reader.stream_once(options, &mut sink)? {
-            outcome.problems.extend(self.outer_problem());
+            outcome.problems.extend(self.whole_problems(reader.meta()));
             return Ok((reader, sink, outcome));
         }
         let mut reader = self.reader(options)?;

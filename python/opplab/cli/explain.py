@@ -127,8 +127,6 @@ def command(
                 raise click.UsageError("a machine is what a trace ran on; a run has its own")
             _idle_of_run(target, output_format)
             return
-        if machine == "auto":
-            raise click.UsageError("--idle needs the idle states: give --machine, or `opplab trace idle --sysfs`")
         words = [target, "--machine", machine, "--format", output_format, "--by-cpu"]
         decisions.main(words, prog_name="opplab trace idle", standalone_mode=False)
         return

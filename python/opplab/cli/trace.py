@@ -17,7 +17,6 @@ from opplab.cli.options import (
     format_option,
     half_life_option,
     machine_of_trace,
-    machine_option,
     note,
     output_format_option,
     output_option,
@@ -28,7 +27,6 @@ from opplab.cli.options import (
 from opplab.cli.replay import to_rtapp
 from opplab.errors import InputError
 from opplab.report.text import print_table, say
-from opplab.simulation.machine import Machine
 from opplab.trace import damage
 from opplab.trace.recording import Trace
 
@@ -333,22 +331,24 @@ def energy(
 def _energy_head(found: TraceEnergy) -> str:
     """Give the sums in words."""
     seconds = found.window_ns / 1e9
-    mean = f", {found.total_j / seconds:.4g} W" if seconds else ""
-    lines = [f"{found.total_j:.6g} J in {seconds:.6f} s{mean}; idle {found.idle_j:.4g} J, rest {found.floor_j:.4g} J"]
-    lines += found.left_out
-    if found.high_j > found.low_j:
-        partly = bool(found.cpus["unknown_ns"].sum() or found.clusters["unknown_ns"].sum())
-        whole = "with it " if partly else ""
-        lines.append(
-            f"{whole}between {found.low_j:.6g} and {found.high_j:.6g} J, by the ranges of the machine"
-            + (" and of these clocks" if partly else "")
-        )
+    partly = found.has_unknown_clocks
+    # A mean over all of the time is one of all that was drawn.
+    mean = f", {found.total_j / seconds:.4g} W" if seconds and not partly else ""
+    known = "known " if partly else ""
+    parts = f"idle {found.idle_j:.4g} J, rest {found.floor_j:.4g} J"
+    lines = [f"{found.total_j:.6g} J {known}in {seconds:.6f} s{mean}; {parts}", *found.left_out]
+    if partly:
+        watts = f" ({found.low_j / seconds:.4g} to {found.high_j / seconds:.4g} W)" if seconds else ""
+        between = f"between {found.low_j:.6g} and {found.high_j:.6g} J"
+        lines.append(f"with it {between}{watts}, by the ranges of the machine and of these clocks")
+    elif found.high_j > found.low_j:
+        lines.append(f"between {found.low_j:.6g} and {found.high_j:.6g} J, by the ranges of the machine")
     return "\n".join(lines) + "\n"
 
 
 @command.command(name="idle")
 @trace_argument("file")
-@machine_option("Machine with the idle states.")
+@trace_machine_option("Machine with the idle states (default without --sysfs: auto)")
 @click.option(
     "--sysfs", type=click.Path(path_type=Path), help="Copy of cpuidle's sysfs (grep . -r) with the idle states."
 )
@@ -387,10 +387,10 @@ def idle(
     """
     from opplab.trace import idle as module
 
-    if (machine is None) == (sysfs is None):
-        raise click.UsageError("give the idle states: --machine or --sysfs")
+    if machine is not None and sysfs is not None:
+        raise click.UsageError("give the idle states once: --machine or --sysfs")
     trace = Trace(file)
-    states = Machine.load(machine) if machine else module.states_of_sysfs(sysfs)  # type: ignore[arg-type]
+    states = module.states_of_sysfs(sysfs) if sysfs else machine_of_trace(machine or "auto", file)
     chosen = ("recorded", *governors, "constant", "oracle") if governors else module.GOVERNORS
     table = (module.differences if differences else module.decisions)(trace, states, chosen, tick_us, kernel)
     notes = [*trace.notes, *([] if module.shows_timers(trace) else [module.NO_TIMERS])]

@@ -12,7 +12,7 @@ from opplab import _opplab
 from opplab.errors import InputError
 from opplab.explanation.findings import Explanation, Finding, check_one_pid, cpu_list, length, mhz, seconds
 from opplab.explanation.placement import candidate_findings, energy_choice, task_findings
-from opplab.explanation.records import Records, task_index
+from opplab.explanation.records import Records, task_index, told_apart
 from opplab.explanation.response import of_trace, response_findings, speeds
 from opplab.explanation.slow import slow_cpus
 from opplab.trace.replayed import FIXED_SPEED, assumed, missed_in_runs
@@ -88,12 +88,14 @@ def explain_trace(
         facts = case.facts()
         _check_one_task(case, pids, str(task))
         named = _pid_named(case, pids, str(task))
-        timeline, pid, activations, names = of_trace(path, speeds(case.run(False), facts), named)
+        outcome = case.run(False)
+        timeline, pid, activations, names = of_trace(path, speeds(outcome, facts), named)
         note = FIXED_SPEED if facts["fixed_speed"] else json.loads(check).get("speed")
         speed = [f"speed: {note}"] if note else []
         shown = str(task) if named == str(task) else f"{task} (pid {named})"
-        findings = response_findings(shown, timeline, pid, activations, names, traced=True)
-        return Explanation({"recording": str(path), "from": EVENTS, "assumed": speed}, findings)
+        quotas = _quotas(case, outcome, dict(_names(case, pids)).get(pid))
+        findings = response_findings(shown, timeline, pid, activations, names, traced=True, quota=bool(quotas))
+        return Explanation({"recording": str(path), "from": EVENTS, "assumed": speed}, [*findings, *quotas])
     checked = json.loads(check)
     known: bool = checked["governor_known"]
     about = {
@@ -112,6 +114,24 @@ def explain_trace(
     if at_ns is not None:
         at_ns = min(max(later_ns + at_ns - first_ns, 0), records.end_ns)
     return Explanation({**records.about(), **about, **zero}, task_findings(records, index, at_ns))
+
+
+def _quotas(case: _opplab.Case, outcome: _opplab.Outcome, task: str | None) -> list[Finding]:
+    """Give the quotas of the groups that a recovered task is in, with what they did in the run of its work."""
+    path = dict(zip(told_apart(outcome["task_names"]), outcome["task_groups"], strict=True)).get(task or "") or ""
+    findings = []
+    throttled = {name: (times, of) for name, of, times, _ in outcome["quotas"]}
+    for group in json.loads(case.to_json())["workload"].get("groups", []):
+        name, quota = group["name"], group.get("quota_ns")
+        if quota and f"{path}/".startswith(f"{name}/"):
+            times, of = throttled.get(name, (0, 0))
+            text = (
+                f"quota: `{name}`, its control group, may run for {length(quota[0])} of each {length(quota[1])}. In a "
+                f"run of this work that stopped it in {times} of {of} periods. The trace has no event of it."
+            )
+            data = {"group": name, "quota_ns": quota[0], "period_ns": quota[1], "nr_throttled": times, "nr_periods": of}
+            findings.append(Finding(0, "quota", text, data))
+    return findings
 
 
 def _check_one_task(replayed: _opplab.Case, pids: list[int], task: str | int) -> None:
@@ -289,7 +309,14 @@ def _recorded(
     clocks = policy.get("clocks", [])
     times_ns = [row["time_ns"] for row in rows] or [time_ns for time_ns, _ in clocks]
     if not times_ns:
-        raise InputError(f"{folder} has no records of schedutil's decisions for CPU {cpu}")
+        if len(policy["opps_khz"]) == 1:
+            text = f"CPU {cpu} has no other clock than {mhz(policy['opps_khz'][0])}."
+            findings = [Finding(0, "clock", text, {"khz": policy["opps_khz"][0]})]
+            return Explanation({"recording": str(folder), "from": "its machine"}, findings)
+        raise InputError(
+            f"{folder} has no clock of CPU {cpu} (no cpu_frequency event), and no decision: only schedutil's follow "
+            f"from events, and the governor is {policy['governor']}, which --recorded-governor changes"
+        )
     first_ns, last_ns = times_ns[0], times_ns[-1]
     at_ns = (first_ns + last_ns) // 2 if at_ns is None else at_ns
     _check_decided(at_ns, first_ns)

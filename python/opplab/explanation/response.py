@@ -33,6 +33,7 @@ PARTS = {
     "capacity": "more by a smaller CPU",
     "sibling": "more by a busy thread of the same core",
     "unknown": "running at a clock that is not known",
+    "unseen": "of which the trace lacks the switches",
 }
 """The parts of a response time, which sum up to it."""
 
@@ -40,6 +41,8 @@ SHOWN = 10
 """Activations that are listed, the slowest ones."""
 SLOWEST = 0.01
 """The share of activations that counts as slow where none has missed its deadline."""
+WAITING_OR_STOPPED = "waiting for a CPU or for the quota of its control group"
+"""Of a trace whose task has a quota: no event of a kernel shows when that stops it."""
 FOREVER_NS = 2**63 - 1
 NAMED = 3
 """Tasks that are named of those that ran meanwhile."""
@@ -49,7 +52,7 @@ NAMED = 3
 class Cpu:
     """How fast a CPU is: its highest clock, its speed there as a share of the fastest CPU's, and who shares its core.
 
-    A fixed speed is one that follows no clock.
+    A fixed speed is one that follows no clock; with one clock only no event shows it.
     """
 
     top_khz: int
@@ -57,16 +60,18 @@ class Cpu:
     siblings: tuple[int, ...] = ()
     smt_yield: float = 1.0
     fixed: bool = False
+    one_clock: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """One activation, from its timer or wake-up to the end of its work."""
+    """One activation, from its timer or wake-up to the end of its work, or to the end of what was recorded."""
 
     start_ns: int
     end_ns: int
     missed: bool | None = None
     late_ns: int | None = None
+    ended: bool = True
 
 
 @dataclass(slots=True)
@@ -89,12 +94,16 @@ def speeds(outcome: _opplab.Outcome, facts: dict[str, Any]) -> dict[int, Cpu]:
     cores: list[int] = facts["cores"]
     policy_of = {cpu: policy for policy in facts["policies"] for cpu in policy["cpus"]}
     # With boost, which the policy's own points may lack.
-    top_khz = {cpu: max(cluster["opps_khz"]) for cluster in outcome["clusters"] for cpu in cluster["cpus"]}
+    clocks = {cpu: set(cluster["opps_khz"]) for cluster in outcome["clusters"] for cpu in cluster["cpus"]}
+    top_khz = {cpu: max(khz) for cpu, khz in clocks.items()}
     at_top = {cpu: of["capacity"] * top_khz[cpu] / of["reference_khz"] for cpu, of in policy_of.items()}
     fastest = max(at_top.values())
     share, fixed = facts["smt_yield"] / 1024, facts["fixed_speed"]
     threads = {cpu: tuple(one for one in policy_of if one != cpu and cores[one] == cores[cpu]) for cpu in policy_of}
-    return {cpu: Cpu(top_khz[cpu], at_top[cpu] / fastest, threads[cpu], share, fixed) for cpu in policy_of}
+    return {
+        cpu: Cpu(top_khz[cpu], at_top[cpu] / fastest, threads[cpu], share, fixed, len(clocks[cpu]) == 1)
+        for cpu in policy_of
+    }
 
 
 class Timeline:
@@ -196,29 +205,42 @@ class Timeline:
         # What ran at the end has not ended.
         return [one for one in found if one.end_ns < FOREVER_NS]
 
+    def awake_since(self, task: int) -> int | None:
+        """Give when the task last woke, if it does not sleep at the end."""
+        found = None
+        for start_ns, _, state, _ in self._states(task):
+            found = None if state == "asleep" else start_ns if found is None else found
+        return found
+
     def slept_ns(self, task: int) -> list[int]:
         """Give when the task went to sleep."""
         return [time_ns for time_ns, _, prev, runnable, _ in self._switches if prev == task and not runnable]
 
     def _states(self, task: int) -> list[tuple[int, int, str, int]]:
-        """Give when a task ran, waited and slept: (from, to, state, CPU)."""
+        """Give when a task ran, waited and slept: (from, to, state, CPU).
+
+        Where switches are missing, so that another task leaves the CPU to which it came, or it leaves one to which it
+        did not come, its state is ``unseen`` up to its next event.
+        """
         wakes = sorted((time_ns, waker) for time_ns, woken, waker in self._wakes if woken == task)
         moves = [(time_ns, cpu) for time_ns, moved, cpu in self._moves if moved == task]
         moved_ns = [time_ns for time_ns, _ in moves]
         states: list[tuple[int, int, str, int]] = []
-        left_ns, runnable, last, since_ns, runs, ended = 0, False, -1, 0, False, 0
+        # `left`: how it left its CPU; whoever is in the first switch of a CPU has run there from the start.
+        left_ns, left, last, since_ns, runs, ended = 0, "asleep", -1, 0, False, 0
+        began: set[int] = set()
 
         def gap(start_ns: int, end_ns: int, cpu: int) -> None:
             """Add the time before a task runs on `cpu`."""
             nonlocal ended
             at_ns = start_ns
-            if not runnable:
+            if left != "runnable":
                 # A wake-up ends one sleep: that of a run without length is at the time of the next sleep, too.
                 place = bisect_left(wakes, (start_ns, -1), ended)
                 ended = place + 1
                 at_ns, waker = wakes[place] if place < len(wakes) else (end_ns, -1)
                 at_ns = min(at_ns, end_ns)
-                states.append((start_ns, at_ns, "asleep", waker))
+                states.append((start_ns, at_ns, left, waker))
             queued = last if last >= 0 else cpu
             for time_ns, dest in moves[bisect_left(moved_ns, start_ns) : bisect_right(moved_ns, end_ns)]:
                 states.append((at_ns, max(at_ns, time_ns), "waiting", queued))
@@ -226,14 +248,29 @@ class Timeline:
             states.append((at_ns, end_ns, "waiting", queued))
 
         for time_ns, cpu, prev, still, following in self._switches:
-            if prev == task:
+            if runs and cpu == last and prev != task:
+                # By then it had left.
                 states.append((since_ns, time_ns, "running", cpu))
-                left_ns, runnable, last, runs = time_ns, still, cpu, False
+                left_ns, left, runs = time_ns, "unseen", False
+            if prev == task:
+                seen = runs and cpu == last
+                if seen or (last < 0 and cpu not in began):
+                    states.append((since_ns, time_ns, "running", cpu))
+                else:
+                    states.append((since_ns if runs else left_ns, time_ns, "unseen", cpu))
+                left_ns, left, last, runs = time_ns, "runnable" if still else "asleep", cpu, False
             if following == task:
-                gap(left_ns, time_ns, cpu)
+                if runs:
+                    states.append((since_ns, time_ns, "unseen", cpu))
+                else:
+                    gap(left_ns, time_ns, cpu)
                 since_ns, last, runs = time_ns, cpu, True
+            began.add(cpu)
         if runs:
             states.append((since_ns, FOREVER_NS, "running", last))
+        else:
+            # In this state it is at the end.
+            gap(left_ns, FOREVER_NS, last)
         return [one for one in states if one[1] > one[0]]
 
     def _count(self, response: Response, state: str, cpu: int, start_ns: int, end_ns: int) -> None:
@@ -244,6 +281,8 @@ class Timeline:
             left_ns = _within_ns(self._exits.get(cpu, []), start_ns, end_ns)
             parts["idle"] += left_ns
             parts["asleep"] += end_ns - start_ns - left_ns
+        elif state == "unseen":
+            parts["unseen"] += end_ns - start_ns
         elif state == "waiting":
             for since_ns, until_ns, runs in self._waits(cpu, start_ns, end_ns, parts):
                 if runs != self.idle:
@@ -256,7 +295,8 @@ class Timeline:
         else:
             response.cpus.add(cpu)
             of_cpu = self.cpus[cpu]
-            for since_ns, until_ns, khz in self._pieces(self._clocks.get(cpu), start_ns, end_ns):
+            for since_ns, until_ns, seen_khz in self._pieces(self._clocks.get(cpu), start_ns, end_ns):
+                khz = seen_khz or (of_cpu.top_khz if of_cpu.one_clock else 0)
                 if of_cpu.fixed:
                     parts["work"] += until_ns - since_ns
                 elif not khz:
@@ -366,6 +406,13 @@ def of_run(records: Records, task: int) -> tuple[Timeline, list[Activation]]:
         if end_ns > records.warmup_ns and row["response_ns"]:
             late_ns = max(-row["slack_ns"], 0)
             activations.append(Activation(max(end_ns - row["response_ns"], 0), end_ns, row["slack_ns"] < 0, late_ns))
+    since_ns = timeline.awake_since(task)
+    if activations and since_ns is not None:
+        # Of what is under way at the end, the timer is that of the wake-up, or the one that the last loop was late for.
+        since_ns = max(since_ns, row["time_ns"] + min(row["slack_ns"], 0))
+        late_ns = records.end_ns - since_ns - row["response_ns"] - max(row["to_timer_ns"], row["slack_ns"])
+        if late_ns > 0:
+            activations.append(Activation(since_ns, records.end_ns, True, late_ns, ended=False))
     return timeline, activations or [one for one in timeline.awake(task) if one.start_ns >= records.warmup_ns]
 
 
@@ -378,6 +425,9 @@ def of_trace(path: Path, cpus: dict[int, Cpu], task: str) -> tuple[Timeline, int
     names, signals = trace.task_names(), trace.signals()
     # A pid may have been several tasks', one after the other.
     known = {*names.items(), *signals.running.select("pid", "comm").rows()}
+    # A trace's own list of names also has tasks that were before it.
+    seen = {*signals.running["pid"].to_list(), *signals.activations["pid"].to_list()}
+    known = {(pid, name) for pid, name in known if pid in seen}
     own = {(pid, name) for pid, name in known if pid and task in (name, str(pid))}
     if not own:
         raise InputError(f"{path} has no task `{task}`{nearest(task, sorted({name for _, name in known}))}")
@@ -415,7 +465,13 @@ def of_trace(path: Path, cpus: dict[int, Cpu], task: str) -> tuple[Timeline, int
     timeline = Timeline(switches, wakes, moves, rows("cpu_frequency", "cpu_id", "state"), cpus, 0, {}, stays)
     rows_of = signals.activations.select("pid", "comm", "time_ns", "response_ns", "missed").rows()
     # Of loops that run back to back, without a sleep, no event shows how many and how late they were.
-    activations = [Activation(at, at + took_ns, missed) for *of, at, took_ns, missed in rows_of if tuple(of) in own]
+    # What is past its deadline at the end of the trace has no response time.
+    end_ns = trace.info["start_ns"] + trace.info["duration_ns"]
+    activations = [
+        Activation(at, end_ns if took_ns is None else at + took_ns, missed, ended=took_ns is not None)
+        for *of, at, took_ns, missed in rows_of
+        if tuple(of) in own
+    ]
     return timeline, pids[0], activations, names
 
 
@@ -438,7 +494,7 @@ def _slow(activations: list[Activation], traced: bool) -> tuple[list[int], str]:
     return slowest, f"{len(activations)} activations, {why}; the slowest {len(slowest)}"
 
 
-def _words(response: Response, name_of: dict[int, str], whole_ns: float) -> tuple[str, dict[str, Any]]:
+def _words(response: Response, name_of: dict[int, str], whole_ns: float, quota: bool) -> tuple[str, dict[str, Any]]:
     """Give the parts of a response in words, the largest first, and as numbers."""
     by_name = Counter[str]()
     for task, ran_ns in response.waited_for_ns.items():
@@ -447,9 +503,11 @@ def _words(response: Response, name_of: dict[int, str], whole_ns: float) -> tupl
     parts = []
     for part, ns in sorted(response.parts_ns.items(), key=lambda item: -item[1]):
         if round(ns):
-            text = f"{length(ns)} {PARTS[part]} ({100 * ns / whole_ns:.1f} %)"
+            stopped = quota and part == "waiting"
+            text = f"{length(ns)} {WAITING_OR_STOPPED if stopped else PARTS[part]} ({100 * ns / whole_ns:.1f} %)"
             if part == "waiting":
-                text += f" that ran {some_of((f'{name} {length(ns)}' for name, ns in waited.items()), NAMED)}"
+                ran = some_of((f"{name} {length(ns)}" for name, ns in waited.items()), NAMED)
+                text += f"{', while CPUs' if stopped else ' that'} ran {ran}"
             parts.append(text)
     data = {"response_ns": round(whole_ns), "parts_ns": dict(response.parts_ns), "waited_for_ns": waited}
     return "; ".join(parts), {**data, "cpus": sorted(response.cpus)}
@@ -463,8 +521,12 @@ def response_findings(
     name_of: dict[int, str],
     *,
     traced: bool = False,
+    quota: bool = False,
 ) -> list[Finding]:
-    """Divide the slow activations of a task into their parts: their sum first, then the slowest ones."""
+    """Divide the slow activations of a task into their parts: their sum first, then the slowest ones.
+
+    With `quota` of a trace waits may be those for a quota.
+    """
     if not activations:
         return [Finding(0, "response", f"{name} has no activation: no wake-up of it is followed by a sleep.")]
     responses = timeline.responses(task, activations)
@@ -476,16 +538,17 @@ def response_findings(
         total.cpus |= one.cpus
         for part, ns in one.parts_ns.items():
             total.parts_ns[part] += ns
-    words, data = _words(total, name_of, total.response_ns)
+    words, data = _words(total, name_of, total.response_ns, quota)
     data |= {"slow": len(slow), "activations": len(activations)}
     sums = f" Together they took {length(total.response_ns)}: {words}." if len(slow) > 1 else ""
     text = f"{name}: {why}.{sums}"
     findings = [Finding(0, "response", text, data)]
     for one in sorted(slow, key=lambda one: -one.response_ns)[:SHOWN]:
-        words, data = _words(one, name_of, one.response_ns)
+        words, data = _words(one, name_of, one.response_ns, quota)
         late = f", {length(one.of.late_ns)} late" if one.of.late_ns else ""
         ran = f" on {cpu_list(sorted(one.cpus))}" if one.cpus else ""
-        text = f"{seconds(one.of.start_ns)}: {length(one.response_ns)}{late}{ran}: {words}."
+        unended = "" if one.of.ended else ", up to the end, when its work was not done"
+        text = f"{seconds(one.of.start_ns)}: {length(one.response_ns)}{late}{ran}{unended}: {words}."
         findings.append(Finding(one.of.start_ns, "activation", text, data))
     if len(slow) > SHOWN:
         findings.append(Finding(0, "more", f"{len(slow) - SHOWN} more are in the sum.", {"more": len(slow) - SHOWN}))

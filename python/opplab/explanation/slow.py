@@ -104,10 +104,11 @@ def acting_limit(
     Notes
     -----
     The disk acts where tasks wait longer for devices than CPUs are busy. Quotas act where queues are throttled for half
-    of the time that CPUs are busy. A cache line acts where CPUs spend half of their busy time at it, a limit of the
-    package where it holds CPUs for half of that time. Threads that share cores act where they do so for half of that
-    time, and lose more by it than the highest clocks would save. Timers act where tasks are in time and no CPU is full.
-    Where the highest clocks would save less than 1 %, no clock acts. Else the clock acts.
+    of the time that CPUs are busy; where others have the CPUs meanwhile, that is no loss. A cache line acts where CPUs
+    spend half of their busy time at it, a limit of the package where it holds CPUs for half of that time. Threads that
+    share cores act where they do so for half of that time, and lose more by it than the highest clocks would save.
+    Timers act where tasks are in time and no CPU is full. Where the highest clocks would save less than 1 %, no clock
+    acts. Else the clock acts.
     Work that does not follow the clock (memory) counts as busy time.
     """
     line_ns, io_ns = outcome["line_ns"], outcome["io_ns"]
@@ -118,7 +119,8 @@ def acting_limit(
     told = f" ({'; '.join(parts)})" if parts else ""
     if io_ns > busy_ns:
         return "disk", f"The disk decides the rate{told}."
-    if 2 * throttled_ns > busy_ns:
+    idle_ns = outcome["wall_ns"] * sum(len(cluster["cpus"]) for cluster in outcome["clusters"]) - busy_ns
+    if 2 * min(throttled_ns, idle_ns) > busy_ns:
         clocks = "whatever the clock" if fixed_speed else at_clocks(busy_ns, busy_at_top_ns(outcome))
         return "quota", f"Quotas of control groups decide the rate, {clocks}{told}."
     if 2 * line_ns > busy_ns:
@@ -227,12 +229,14 @@ def slow_cpus(
 ) -> Explanation:
     """Describe what held CPUs below the speed that their tasks needed, worst first.
 
-    Where the governor is only assumed, the reasons that hang on it are left out. `replayed` is what `opplab replay` has
-    of missed activations, with the words for it, where the run is one of a trace's work.
+    Where the governor is only assumed, the reasons that hang on it are left out, unless each CPU has one clock only.
+    `replayed` is what `opplab replay` has of missed activations, with the words for it, where the run is one of a
+    trace's work.
     """
     from opplab.simulation.machine import Machine
 
     outcome, rows, beside_ns = case.why_slow()
+    governor_known |= all(len(set(cluster["opps_khz"])) == 1 for cluster in outcome["clusters"])
     names: list[str] = outcome["task_names"]
     busy_ns = sum(sum(times) for times in outcome["busy_ns_by_opp"])
     file = json.loads(case.to_json())

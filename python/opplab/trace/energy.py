@@ -28,9 +28,11 @@ class TraceEnergy:
     """``low_j`` and ``high_j``, here and in the other tables: `energy_j` with all powers at the lower, or at the upper
     end of the ranges that the machine file states; `energy_j` itself where it states none. By CPU: ``energy_j`` of
     running and idling; ``unknown_ns`` of running before its first ``cpu_frequency`` is not in it, but would add between
-    ``unknown_low_j`` and ``unknown_high_j`` (lowest and highest OPP)."""
+    ``unknown_low_j`` and ``unknown_high_j`` (lowest and highest OPP). What did nothing at a known clock has no energy
+    (null)."""
     clusters: pl.DataFrame
-    """By cluster: of its CPUs, and of what they share."""
+    """By cluster: of its CPUs, and of what they share. ``unknown_ns`` is that of the latter, ``unknown_low_j`` and
+    ``unknown_high_j`` are of both."""
     tasks: pl.DataFrame
     """By task, a row a thread, also where a later one had its pid: ``cpu_j`` while it ran, and ``shared_j``, its part
     of what its cluster's CPUs share. ``unknown_ns`` of running at an unknown clock is in neither; what ran at no known
@@ -69,6 +71,11 @@ class TraceEnergy:
         """Give all tables by name."""
         names = ("cpus", "clusters", "tasks", "processes", "groups", "apps", "cgroups", "rails", "steps")
         return {name: getattr(self, name) for name in names}
+
+    @property
+    def has_unknown_clocks(self) -> bool:
+        """Whether something ran, or was shared, at a clock that is not known."""
+        return bool(self.cpus["unknown_ns"].sum() or self.clusters["unknown_ns"].sum())
 
     @property
     def left_out(self) -> list[str]:
@@ -193,6 +200,12 @@ def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, st
         return made.insert_column(place, ends[0]).insert_column(place + 1, ends[1])
 
     threads = own["threads"]
+    # What ran at no known clock has no energy that is known.
+    is_known = (pl.col("energy_j") > 0) | (pl.col("unknown_ns") == 0)
+    energies = ("energy_j", "low_j", "high_j")
+
+    def known(name: str, *parts: str) -> pl.DataFrame:
+        return table(name).with_columns(pl.when(is_known).then(pl.col(*energies, *parts)))
 
     def named(column: str, of: dict[int, str]) -> pl.Expr:
         return pl.col(column).replace_strict(of, default="<...>", return_dtype=pl.String)
@@ -216,9 +229,6 @@ def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, st
         pid_of(pl.col("pid")),
     )
     tasks = tasks.with_columns(pl.col("process_name").map_elements(app_of, return_dtype=pl.String).alias("app"))
-    # What ran at no known clock has no energy that is known.
-    is_known = (pl.col("energy_j") > 0) | (pl.col("unknown_ns") == 0)
-    energies = ("energy_j", "low_j", "high_j")
     tasks = tasks.with_columns(pl.when(is_known).then(pl.col(*energies, "cpu_j", "shared_j")))
     total = own["total_j"]
     order = ["pid", "comm", "process", "process_name", "group", "app", "cgroup", *energies]
@@ -239,8 +249,8 @@ def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, st
     length = max(map(len, steps.values()), default=0)
     power = {name: [*values, *[0.0] * (length - len(values))] for name, values in steps.items()}
     return TraceEnergy(
-        cpus=table("cpus"),
-        clusters=table("clusters"),
+        cpus=known("cpus", "running_j", "idle_j"),
+        clusters=known("clusters", "cpus_j", "shared_j"),
         tasks=tasks,
         processes=sums("process", "process_name"),
         groups=sums("group"),

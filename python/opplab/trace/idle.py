@@ -39,6 +39,8 @@ LINE = re.compile(r"cpu/cpu(\d+)/cpuidle/state(\d+)/(name|latency|residency):(.*
 def states_of_sysfs(path: Path) -> States:
     """Read idle states from a copy of sysfs: lines ``.../cpuN/cpuidle/stateM/FILE:VALUE`` (``grep . -r``), also gzip.
 
+    Snapshots of recordings end each line of a file with a bar.
+
     Raises
     ------
     FormatError
@@ -50,7 +52,7 @@ def states_of_sysfs(path: Path) -> States:
     for line in data.decode("utf-8", "replace").splitlines():
         match = LINE.search(line)
         if match:
-            found.setdefault((int(match[1]), int(match[2])), {})[match[3]] = match[4].strip()
+            found.setdefault((int(match[1]), int(match[2])), {})[match[3]] = match[4].strip().removesuffix("|")
     if not found:
         raise FormatError(f"failed to read {path}: no line is .../cpuN/cpuidle/stateM/residency:VALUE", file=str(path))
     nr_cpus = 1 + max(cpu for cpu, _ in found)

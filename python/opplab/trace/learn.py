@@ -29,9 +29,13 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.errors import InputError
 from opplab.files import read_text, toml_of
-from opplab.trace.frames import check_fields
+from opplab.report.numbers import some_of
+from opplab.trace.export import PIECE
+from opplab.trace.frames import check_fields, frame_of
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from opplab.trace.recording import Trace
 
 
@@ -92,6 +96,8 @@ class Model:
     """By time on CPUs, most first."""
     clock_khz: int = 0
     """Clock of the CPUs at which the times on them were recorded; 0 if it is not known."""
+    without_ms: dict[str, float] = field(default_factory=dict, compare=False)
+    """Time on CPUs of groups that slept too seldom to be learnt, most first. The file does not keep it."""
 
 
 def group_name(comm: str) -> str:
@@ -252,37 +258,82 @@ def _rows(trace: Trace) -> list[tuple[Any, ...]]:
         )
     switches = _whole(trace, "sched_switch", ["prev_pid", "prev_comm", "prev_state", "next_pid", "next_comm"])
     rows: list[tuple[Any, ...]] = [(row[0], 1, *row[1:]) for row in switches]
-    timed = _by_timers(trace, wake) if "hrtimer_expire_entry" in known else set()
+    nobodys = _in_interrupts(trace, wake)
     for time_ns, cpu, waker, pid, comm in _whole(trace, wake, ["cpu", "common_pid", "pid", "comm"]):
-        # A timer's interrupt is nobody's work: who runs there does not wake.
-        rows.append((time_ns, 0, 0 if (time_ns, cpu) in timed else waker, pid, comm))
+        # An interrupt is nobody's work: who runs there does not wake.
+        rows.append((time_ns, 0, 0 if (time_ns, cpu) in nobodys else waker, pid, comm))
     # Where a thread is woken and leaves its CPU at one time, the wake-up came first.
     rows.sort(key=lambda row: row[:2])
     return rows
 
 
-def _by_timers(trace: Trace, wake: str) -> set[tuple[int, int]]:
-    """Give time and CPU of wake-ups that follow the expiry of a timer, other than a tick, without a switch between."""
+HARDIRQ, SOFTIRQ = 0x08, 0x10
+"""Of an event's context: in an interrupt, in a softirq (include/linux/trace_events.h, v6.12)."""
+
+
+def _contexts(trace: Trace, event: str) -> pl.DataFrame:
+    """Give time, CPU and context (`common_flags`, null where the trace lacks it) of the events of a name."""
     import polars as pl
 
-    timers = trace.events("hrtimer_expire_entry")
+    wanted = pl.Schema({"time_ns": pl.Int64(), "cpu": pl.UInt32(), "common_flags": pl.UInt8()})
+    found = [pl.DataFrame(schema=wanted)]
+
+    def keep(piece: _opplab.Trace, total: int) -> None:
+        for name, _, _ in piece.tables():
+            table = frame_of(piece.columns(name))
+            flags = "common_flags" if "common_flags" in table.columns else pl.lit(None).alias("common_flags")
+            found.append(table.select("time_ns", "cpu", flags).cast(wanted))
+
+    trace.pieces(keep, [event], events_max=PIECE, contexts=True)
+    return pl.concat(found)
+
+
+def _in_interrupts(trace: Trace, wake: str) -> set[tuple[int, int]]:
+    """Give time and CPU of wake-ups that are no work of who runs there: by their contexts, else by timers.
+
+    A softirq may be the running thread's own, as one that sends over loopback, or that of an interrupt before it: the
+    timers show it, as they do where the trace has no contexts. They do without a switch between.
+    """
+    import polars as pl
+
+    found = _contexts(trace, wake).sort("time_ns")
+    flags = pl.col("common_flags")
+    interrupts = flags.is_not_null() & (flags & HARDIRQ != 0)
+    if "hrtimer_expire_entry" in trace.info["events"]:
+        timers = trace.events("hrtimer_expire_entry")
+        # A tick itself wakes nobody, but the softirq after it does.
+        softirqs = flags.is_not_null() & (flags & SOFTIRQ != 0)
+        for name, table in (("timer", timers.filter(~_ticks(timers))), ("any_timer", timers)):
+            last = table.select("time_ns", "cpu", pl.col("time_ns").alias(name)).sort("time_ns")
+            found = found.join_asof(last, on="time_ns", by="cpu", tolerance=_opplab.IN_TIMER_NS, check_sortedness=False)
+        switches = trace.events("sched_switch").select("time_ns", "cpu", pl.col("time_ns").alias("switch"))
+        found = found.join_asof(switches.sort("time_ns"), on="time_ns", by="cpu", check_sortedness=False)
+        switched = pl.col("switch").fill_null(-1)
+        interrupts |= flags.is_null() & (switched <= pl.col("timer")).fill_null(False)
+        interrupts |= softirqs & (switched <= pl.col("any_timer")).fill_null(False)
+    return set(found.filter(interrupts).select("time_ns", "cpu").iter_rows())
+
+
+def _in_doubt(trace: Trace) -> bool:
+    """Whether contexts leave open who wakes: they are not in the trace, or are softirqs."""
+    known = trace.info["events"]
+    flags = _contexts(trace, "sched_waking" if "sched_waking" in known else "sched_wakeup")["common_flags"]
+    return flags.null_count() > 0 or bool((flags & SOFTIRQ != 0).any())
+
+
+def _ticks(timers: pl.DataFrame) -> pl.Expr:
+    """Distinguish ticks among the events of timers: by their function's name, or in a run's own trace by its address.
+
+    A trace of a kernel that has the function as a number does not show it.
+    """
+    import polars as pl
+
+    if not {"function", "hrtimer"} <= set(timers.columns):
+        return pl.lit(False)
     if timers["function"].dtype == pl.String:
-        timers = timers.filter(~pl.col("function").str.starts_with("tick_"))
-    else:
-        timers = timers.filter(pl.col("hrtimer").cast(pl.UInt64, strict=False).fill_null(0) < _opplab.TICK_TIMER)
-
-    def last(table: pl.DataFrame, name: str) -> pl.DataFrame:
-        return table.select("time_ns", "cpu", pl.col("time_ns").alias(name)).sort("time_ns")
-
-    found = trace.events(wake).select("time_ns", "cpu").sort("time_ns")
-    found = found.join_asof(
-        last(timers, "timer"), on="time_ns", by="cpu", tolerance=_opplab.IN_TIMER_NS, check_sortedness=False
-    )
-    found = found.join_asof(
-        last(trace.events("sched_switch"), "switch"), on="time_ns", by="cpu", check_sortedness=False
-    )
-    found = found.filter(pl.col("timer").is_not_null() & (pl.col("switch").fill_null(-1) <= pl.col("timer")))
-    return set(found.select("time_ns", "cpu").iter_rows())
+        return pl.col("function").fill_null("").str.starts_with("tick_")
+    address = pl.col("hrtimer").cast(pl.UInt64, strict=False).fill_null(0)
+    return (pl.col("function").fill_null(0) == 0) & (address >= _opplab.TICK_TIMER)
 
 
 def _whole(trace: Trace, event: str, fields: list[str]) -> Iterator[tuple[Any, ...]]:
@@ -342,14 +393,25 @@ def learn(trace: Trace, tasks: Sequence[str] = (), *, named: Callable[[str], str
     kept = [one for one in groups if one.activations >= LEAST and (not tasks or one.name in tasks)]
     if not kept:
         raise InputError(f"{trace.path}: no group of threads slept {LEAST} times, so that there is nothing to learn")
-    kept.sort(key=lambda one: (-one.cpu_ms, one.name))
+    kept.sort(key=_load)
     names = {one.name for one in kept}
     for one in kept:
         one.woken_by = _merged(one.woken_by, names)
     seconds = (rows[-1][0] - rows[0][0]) / 1e9 if rows else 0.0
-    return Model(trace.path.name, round(seconds, 3), int(trace.info["cpus"]), kept)
+    model = Model(trace.path.name, round(seconds, 3), int(trace.info["cpus"]), kept)
+    seldom = sorted(set(map(_load, groups)) - set(map(_load, kept))) if not tasks else []
+    model.without_ms = {name: -cpu_ms for cpu_ms, name in seldom}
+    return model
 
 
+def _load(group: Group) -> tuple[float, str]:
+    return -group.cpu_ms, group.name
+
+
+WITHOUT = 0.01
+"""Share of the CPU time from which on it is named what a model lacks."""
+NAMED = 3
+"""Groups that are named there."""
 MIXED = 0.1
 """Least share of wake-ups from idle CPUs, and from busy ones, from which on they may have one cause."""
 FAIR_PRIO = 100
@@ -359,8 +421,15 @@ FAIR_PRIO = 100
 def left_out(trace: Trace, model: Model, *, named: Callable[[str], str] = group_name) -> list[str]:
     """Name what a recording shows and its model does not have: clocks below the highest, classes of threads, timers."""
     notes = []
+    learnt_ms, without_ms = math.fsum(one.cpu_ms for one in model.groups), math.fsum(model.without_ms.values())
+    if without_ms > WITHOUT * (learnt_ms + without_ms):
+        seldom = some_of((f"{name} {cpu_ms:g} ms" for name, cpu_ms in model.without_ms.items()), NAMED)
+        notes.append(
+            f"the model lacks {100 * without_ms / (learnt_ms + without_ms):.0f} % of the CPU time: threads that slept "
+            f"less than {LEAST} times ({seldom}). Runs of it are of the other threads alone"
+        )
     mixed = [one.name for one in model.groups if MIXED <= one.woken_by.get("other", 0.0) <= 1 - MIXED]
-    if mixed and "hrtimer_expire_entry" not in trace.info["events"]:
+    if mixed and "hrtimer_expire_entry" not in trace.info["events"] and _in_doubt(trace):
         notes.append(
             f"wake-ups of {', '.join(mixed)} count as those of who ran on the CPU, where it was not idle: some may be "
             "a timer's, which does not show without `-e hrtimer_expire_entry`"

@@ -294,13 +294,15 @@ def _energy(trace: Recording, machine: Machine | None, from_ns: int | None, to_n
     tasks, others = found.tasks.head(TASKS), found.tasks.tail(-TASKS)
     named = [row(f"{one['comm']} ({one['pid']})", one["energy_j"], one["shared_j"]) for one in tasks.to_dicts()]
     if len(others):
-        energy_j, shared_j = (float(others[name].sum()) for name in ("energy_j", "shared_j"))
+        # Sums of what is known; of nothing there is none.
+        energy_j, shared_j = (float(of.sum()) if of.count() else None for of in others["energy_j", "shared_j"])
         named.append(row(f"{len(others)} other task{'s' * (len(others) > 1)}", energy_j, shared_j))
     low, high = quantity(found.low_j, 1e-3), quantity(found.high_j, 1e-3)
     between = f"Between {low} and {high} mJ by the machine's ranges and unknown clocks."
+    partly = found.has_unknown_clocks
     return {
-        "total": f"{quantity(found.total_j, 1e-3)} mJ",
-        "note": between if found.high_j > found.low_j else "",
+        "total": f"{quantity(found.total_j, 1e-3)} mJ{' at known clocks' if partly else ''}",
+        "note": between if partly or found.high_j > found.low_j else "",
         "parts": {"by cluster": [*clusters, rest], "by task": [*named, row("nobody (idle)", found.idle_j, None), rest]},
     }
 

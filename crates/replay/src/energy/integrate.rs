@@ -71,10 +71,16 @@ impl<'m> Integrator<'m> {
                 since_ns: 0,
             }
         });
+        // A clock without an event is known where there is no other one.
+        let policy = |(cluster, cpus): (u32, Vec<u32>)| {
+            let described = &machine.clusters[cluster as usize];
+            let only = machine.only_khz(described);
+            Policy { cpus, clock: only.map(|khz| (khz, machine.clock_power(described, khz))) }
+        };
         Self {
             machine,
             cpus: cpus.collect(),
-            policies: described.into_iter().map(|(_, cpus)| Policy { cpus, clock: None }).collect(),
+            policies: described.into_iter().map(policy).collect(),
             down_since_ns: None,
             asleep: vec![None; machine.clusters.len()],
             sleep_is_told: false,
