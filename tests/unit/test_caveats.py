@@ -41,12 +41,17 @@ def told(load: Path, *words: str) -> str:
 def test_settings_that_the_driver_refuses_are_named(load: Path, tmp_path: Path) -> None:
     words = ("-m", "kaby-lake-i7-7500u-gpu", "-o", str(tmp_path / "out"))
     refused = ("governor=performance epp=power", "no_hwp=true epp=power", "no_hwp=true hwp_dynamic_boost=on")
-    variants = ("governor=performance epp=0", *refused)
+    passive = "driver=intel_cpufreq governor=schedutil hwp_dynamic_boost=on"
+    variants = ("governor=performance epp=0", *refused, passive, "kernel=5.4 epp=100", "kernel=5.9 epp=100")
     shown = told(load, *words, *(word for text in variants for word in ("--vs", text)))
     assert "performance epp=power: intel_pstate refuses the preference power under its governor performance" in shown
     assert "refuses the preference 0" not in shown
     assert "no_hwp=true epp=power: intel_pstate has no energy performance preference without HWP: epp does" in shown
     assert "without HWP there is no hwp_dynamic_boost: on does nothing" in shown
+    assert "intel_cpufreq has no hwp_dynamic_boost: on does nothing" in shown
+    numbered = "kernel=5.4 epp=100: intel_pstate takes preferences by name alone before kernel 5.9: no file sets 100"
+    assert f"{numbered}, which the runs have" in shown
+    assert "kernel=5.9 epp=100: intel_pstate takes" not in shown
     assert "without HWP" not in told(load, *words[:3], str(tmp_path / "two"), "--vs", "no_hwp=true")
 
 

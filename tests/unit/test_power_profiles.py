@@ -64,6 +64,16 @@ def test_tlp_has_a_profile_a_power_source(tmp_path: Path) -> None:
     assert found["tlp BAT"].notes == ["tlp BAT: without a key in simulations: WIFI_PWR, NMI_WATCHDOG"]
 
 
+def test_a_numbered_preference_counts_where_the_kernel_takes_one(tmp_path: Path) -> None:
+    """amd-pstate of 6.12 answers a number with EINVAL, so that the preference stays what it was."""
+    text, drivers = "[cpu]\nenergy_performance_preference=100\ngovernor=powersave\n", ["amd-pstate-epp"]
+    old = profiles(tmp_path, "old/tuned.conf", text, drivers, {"kernel": "6.12"})["old"]
+    assert old.keys == {"governor": "powersave"}
+    assert old.notes == ["old: amd-pstate-epp takes preferences by name alone before kernel 7.1: no file sets 100"]
+    new = profiles(tmp_path, "new/tuned.conf", text, drivers, {"kernel": "7.1"})["new"]
+    assert str(new.keys["epp"]) == "100" and not new.notes
+
+
 UNSET = "".join(f"#CPU_SCALING_GOVERNOR_ON_{of}=x\n#CPU_ENERGY_PERF_POLICY_ON_{of}=x\n" for of in ("AC", "BAT", "SAV"))
 
 

@@ -11,7 +11,16 @@ from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.cpulist import cpus_in
 from opplab.errors import InputError
-from opplab.sweep.drivers import MODE_OF, driver_names, driver_under, drivers_of, has_epp, refused_epp
+from opplab.sweep.drivers import (
+    MODE_OF,
+    driver_names,
+    driver_under,
+    drivers_of,
+    has_dynamic_boost,
+    has_epp,
+    numbered_epp,
+    refused_epp,
+)
 from opplab.sweep.variants import Variant, labels_apart
 
 CPU = "/sys/devices/system/cpu"
@@ -239,6 +248,7 @@ def writes_of(
 ) -> list[Write | Unset]:
     """Give what sets it on a device, in order; see `commands_of`."""
     keys = dict(setting.keys)
+    whole = {**(policy or {}), **keys}
     every = f"{CPUFREQ}/policy*"
     out: list[Write | Unset] = []
 
@@ -270,7 +280,7 @@ def writes_of(
     if (epp := keys.get("epp")) not in (None, ""):
         if not has_epp(driver, machine, keys):
             out.append(Unset("epp", f"{driver} has no preference on this machine: epp={epp} changes nothing"))
-        elif refused := refused_epp(driver, keys):
+        elif refused := refused_epp(driver, whole) or numbered_epp(driver, whole):
             out.append(Unset("epp", refused))
         else:
             write("epp", epp, f"{every}/energy_performance_preference")
@@ -289,7 +299,11 @@ def writes_of(
         if name in keys:
             write(name, keys[name], f"{CPU}/intel_pstate/{name}")
     if (boost := keys.get("hwp_dynamic_boost", "auto")) != "auto":
-        write("hwp_dynamic_boost", int(boost == "on"), f"{CPU}/intel_pstate/hwp_dynamic_boost")
+        if has_dynamic_boost(driver, machine, keys):
+            write("hwp_dynamic_boost", int(boost == "on"), f"{CPU}/intel_pstate/hwp_dynamic_boost")
+        else:
+            words = f"{driver} has no hwp_dynamic_boost on this machine: {boost} changes nothing"
+            out.append(Unset("hwp_dynamic_boost", words))
     if "watchdog_thresh_s" in keys:
         write("watchdog_thresh_s", keys["watchdog_thresh_s"], "/proc/sys/kernel/watchdog_thresh")
     if "nosmt" in keys:
@@ -303,9 +317,12 @@ def writes_of(
     for name in keys.get("sched_features", ()):
         write("sched_features", name, "/sys/kernel/debug/sched/features")
     for change in keys.get("changes", ()):
-        later = Setting(tuple((key, value) for key, value in change.items() if key != "at_ms"))
-        for command in commands_of(later, machine):
-            out.append(Unset("changes", f"{change['at_ms']} ms into the run: {command.removeprefix('# ')}"))
+        later = Setting.of(Variant("", {key: value for key, value in change.items() if key != "at_ms"}))
+        for one in writes_of(later, machine, whole):
+            # The driver stays what it was.
+            if one.key != "driver":
+                words = one.command if isinstance(one, Write) else one.words
+                out.append(Unset("changes", f"{change['at_ms']} ms into the run: {words}"))
     for name in ("isolcpus", "nohz_full"):
         if cpus := keys.get(name):
             out.append(Unset(name, f"on the kernel's command line: {name}={','.join(map(str, cpus_in(cpus)))}"))

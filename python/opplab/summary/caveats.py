@@ -14,7 +14,7 @@ from opplab.kernel import KernelProfile
 from opplab.report.start import in_words
 from opplab.simulation.cases import Case
 from opplab.simulation.power import known_power
-from opplab.sweep.drivers import driver_under, has_epp, has_hwp, refused_epp
+from opplab.sweep.drivers import driver_under, has_epp, has_hwp, numbered_epp, refused_epp
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.missing import idle_in_words, missing, unknown_idle
 from opplab.sweep.taken import RATE, kept_rate, refusal
@@ -73,10 +73,14 @@ def ignored(policy: Mapping[str, Any], driver: str, machine: Mapping[str, Any]) 
         words.append(f"{driver} has no energy performance preference{without}: epp does nothing")
     elif refused := refused_epp(driver, policy):
         words.append(refused)
+    elif numbered := numbered_epp(driver, policy):
+        words.append(f"{numbered}, which the runs have")
     off = bool(policy.get("no_hwp")) and driver.startswith("intel") and dynamic != "auto"
     on = dynamic == "on" and driver == "intel_pstate"
     if off or (on and not has_hwp(machine)):
         words.append(f"without HWP there is no hwp_dynamic_boost: {dynamic} does nothing")
+    elif dynamic == "on" and driver == "intel_cpufreq":
+        words.append(f"{driver} has no hwp_dynamic_boost: on does nothing")
     elif on and _boost_of(policy) == "absent":
         absent = f"gate hwp_dynamic_boost is absent in kernel {policy['kernel']}: on does nothing"
         words.append(f"{absent}; skylake-servers is a kernel with it")

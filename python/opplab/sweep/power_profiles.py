@@ -30,7 +30,9 @@ from opplab.sweep.drivers import (
     OWN_GOVERNORS,
     MachineFacts,
     driver_among,
+    numbered_epp,
     refused_epp,
+    release,
 )
 
 DAEMON = "power-profiles-daemon"
@@ -214,8 +216,8 @@ class _Reader:
             self.note(f"{place}: the machine has no HWP: intel_pstate=no_hwp changes nothing here")
             return
         self.put("no_hwp", True, place)
-        kernel = re.match(r"(\d+)\.(\d+)", str(self.where.base.get("kernel", "")))
-        early = kernel is not None and (int(kernel[1]), int(kernel[2])) < _PASSIVE_SINCE
+        kernel = release(self.where.base.get("kernel", ""))
+        early = kernel is not None and kernel < _PASSIVE_SINCE
         passive = MODES["intel_pstate"]["passive"]
         named = "driver" in {**self.where.base, **self.profile.keys}
         if passive in self.where.on.drivers and not early and not named:
@@ -360,7 +362,8 @@ class _Reader:
         """Name what excludes itself, and give the profile."""
         keys = self.profile.keys
         name = self.profile.name
-        if refused := refused_epp(self.driver, keys):
+        on = {**self.where.base, **keys}
+        if refused := refused_epp(self.driver, keys) or ("epp" in keys and numbered_epp(self.driver, on)):
             del keys["epp"]
             self.note(f"{name}: {refused}")
         for least, most in (("scaling_min_freq", "scaling_max_freq"), ("min_perf_pct", "max_perf_pct")):
