@@ -1418,6 +1418,48 @@ def test_a_clock_that_is_left_to_the_firmware_has_its_preference_named(governor:
     assert "started with" not in text
 
 
+@pytest.mark.parametrize(
+    ("machine", "driver", "epp", "preference"),
+    [
+        ("epyc-7742-2s", "amd-pstate-epp", "balance_performance", "128: the policy's key `epp`"),
+        ("sapphire-rapids-8460h-4s", "intel_pstate", "power", "power"),
+        ("sapphire-rapids-8460h-4s", "intel_pstate", "", "the default"),
+    ],
+)
+def test_an_idle_cpu_whose_firmware_follows_the_load_is_at_its_lowest_level(
+    machine: str, driver: str, epp: str, preference: str
+) -> None:
+    """It was said to take the highest level at any load, on Intel to have what the governor started with.
+
+    Method: its only clock is the lowest that is granted anywhere.
+    """
+    work = opplab.Workload.periodic(2, run_us=9_000, period_us=10_000)
+    run = opplab.simulate(machine, work, opplab.Policy(driver=driver, governor="powersave", epp=epp), seconds=0.2)
+    clocks = run.events("cpu_frequency")
+    idle = set(clocks["cpu"]) - set(run.events("sched_switch").filter(pl.col("next") > 0)["cpu"])
+    still = [cpu for cpu in sorted(idle) if clocks.filter(pl.col("cpu") == cpu).height == 1]
+    cpu = still[-1]
+    assert clocks.filter(pl.col("cpu") == cpu)["khz"].item() == clocks["khz"].min()
+    text = " ".join(str(opplab.explain(run, cpu=cpu, at=0.15)).split())
+    assert f"leaves the clock to the firmware, whose energy-performance preference is {preference}. It follows" in text
+    assert "saw none until then that asks for more than the lowest level" in text
+    assert "at any load" not in text and "started with" not in text
+
+
+def test_a_level_below_the_lowest_clock_of_the_file_names_that_clock() -> None:
+    """CPPC's lowest level of an EPYC is 400 MHz, where the file has 1500 MHz, and the clock: no word had the gap."""
+    work = opplab.Workload.periodic(2, run_us=300, period_us=10_000)
+    policy = opplab.Policy(driver="amd-pstate", governor="powersave")
+    run = opplab.simulate("epyc-7742-2s", work, policy, seconds=0.2)
+    busy = next(cpu for cpu, *_ in run.events("sched_switch").filter(pl.col("next") > 0).select("cpu").rows())
+    found = opplab.explain(run, cpu=busy, at=0.15)
+    text = " ".join(str(found).split())
+    request = next(finding for finding in found.findings if "level_khz" in finding.data)
+    least = request.data["level"] * request.data["level_khz"]
+    assert least < run.events("cpu_frequency")["khz"].min() == 1_500_000
+    assert "The lowest clock of the machine's file is 1500 MHz" in text
+
+
 def test_reports_of_a_cpu_that_may_not_change_the_clock_are_named_where_nothing_was_asked_for() -> None:
     """The tick that is left of nohz_full is another CPU's; intel_cpufreq lets none but the policy's act."""
     task = {"cpus": [3], "loop": -1, "run": 4000}
