@@ -43,6 +43,10 @@ _DAEMON = {
     "balanced": {"governor": "powersave", "epp": "balance_performance"},
     "performance": {"governor": "performance", "epp": "performance"},
 }
+"""On mains; on battery the preference of balanced is balance_power."""
+_AMD_BOOST_SINCE = (6, 11)
+"""From when on amd-pstate has the file `boost` of each policy (amd-pstate.c:amd_pstate_set_boost(), v6.12): the daemon
+writes 0 as power-saver and otherwise 1 (0.22, ppd-driver-amd-pstate.c:profile_to_cpb_pref())."""
 _SUFFIXES = (".conf", ".ini")
 HINTED = (*ACTIVE, "intel_cpufreq")
 """Drivers that have an energy performance preference, where the processor has one."""
@@ -455,6 +459,9 @@ def _of_daemon(name: str, where: _Where) -> PowerProfile:
     if reader.driver and reader.driver not in ACTIVE:
         raise InputError(f"{DAEMON}: {reader.driver} has no energy performance preference, which its profiles set")
     reader.put("epp", keys["epp"], DAEMON)
+    kernel = release(where.base.get("kernel", ""))
+    if reader.driver == "amd-pstate-epp" and (kernel is None or kernel >= _AMD_BOOST_SINCE):
+        reader.put("no_turbo", name == "power-saver", DAEMON)
     return reader.done()
 
 
@@ -639,7 +646,14 @@ def profile_keys() -> list[dict[str, str]]:
         {"of": whose, "setting": form.format(name), "policy key": one.key, "ignored where": one.ignored}
         for whose, form, table in parts
         for name, one in table.items()
-    ] + [{"of": DAEMON, "setting": "[State] Profile", "policy key": "governor, epp", "ignored where": ""}]
+    ] + [
+        {
+            "of": DAEMON,
+            "setting": "[State] Profile",
+            "policy key": "governor, epp, no_turbo",
+            "ignored where": "no_turbo: the driver is not amd-pstate-epp of 6.11 or later",
+        }
+    ]
 
 
 def _tuned(name: str, path: Path, where: _Where) -> PowerProfile:
