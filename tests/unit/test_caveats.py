@@ -49,7 +49,9 @@ def test_settings_that_the_driver_refuses_are_named(load: Path, tmp_path: Path) 
     assert "no_hwp=true epp=power: intel_pstate has no energy performance preference without HWP: epp does" in shown
     assert "without HWP there is no hwp_dynamic_boost: on does nothing" in shown
     assert "intel_cpufreq has no hwp_dynamic_boost: on does nothing" in shown
-    numbered = "kernel=5.4 epp=100: intel_pstate takes preferences by name alone before kernel 5.9: no file sets 100"
+    numbered = (
+        "kernel=5.4 epp=100: intel_pstate takes preferences by name alone before kernel 5.9: its file refuses 100"
+    )
     assert f"{numbered}, which the runs have" in shown
     assert "kernel=5.9 epp=100: intel_pstate takes" not in shown
     assert "without HWP" not in told(load, *words[:3], str(tmp_path / "two"), "--vs", "no_hwp=true")

@@ -820,7 +820,7 @@ def test_a_command_writes_no_file_that_the_policy_s_kernel_or_mode_lacks() -> No
     """`echo 100 > energy_performance_preference` fails under amd-pstate of 6.12, which matches names alone."""
     amd = {"driver": [{"name": "acpi-cpufreq"}, {"name": "amd-pstate-epp"}]}
     numbered = grid(["powersave"], epp=[100], driver=["amd-pstate-epp"])[0]
-    refused = "# amd-pstate-epp takes preferences by name alone before kernel 7.1: no file sets 100"
+    refused = "# amd-pstate-epp takes preferences by name alone before kernel 7.1: its file refuses 100"
     written = "echo 100 > $p/energy_performance_preference; done"
     assert commands_of(numbered, amd, {"kernel": "6.12.117"})[-1] == refused
     assert commands_of(numbered, amd, {"kernel": "7.1"})[-1].endswith(written)
@@ -831,7 +831,7 @@ def test_a_command_writes_no_file_that_the_policy_s_kernel_or_mode_lacks() -> No
     assert commands_of(numbered, amd)[-1].endswith(written)
     intel = {"driver": [{"name": "intel_pstate"}, {"name": "intel_cpufreq"}], "cluster": [{"hwp": {}}]}
     numbered = grid(["powersave"], epp=["100"])[0]
-    assert "before kernel 5.9: no file sets 100" in commands_of(numbered, intel, {"kernel": "5.4"})[-1]
+    assert "before kernel 5.9: its file refuses 100" in commands_of(numbered, intel, {"kernel": "5.4"})[-1]
     assert commands_of(numbered, intel, {"kernel": "5.9"})[-1].endswith(written)
     boosted = grid(["powersave", "schedutil"], hwp_dynamic_boost=["on"])
     ends = [commands_of(one, intel)[-1] for one in boosted]
@@ -859,6 +859,28 @@ def test_commands_of_a_later_change_are_of_the_driver_that_runs() -> None:
         "echo passive > /sys/devices/system/cpu/intel_pstate/status"
     ]
     assert any("echo 700 >" in line for line in later)
+
+
+def test_a_limit_by_cluster_is_chosen_as_run_takes_it() -> None:
+    """`run` took the table, `choose` wanted a whole number."""
+    limit = {"A53": 600_000, "all": 900_000}
+    found = quick(
+        "juno-r2",
+        workload(),
+        governors=["performance"],
+        variants=["scaling_max_freq={A53=600000,all=900000}"],
+        constraints=["none"],
+        seconds=0.2,
+        iterations=1,
+    )
+    limited = next(option for option in found.options if "A53" in option.label)
+    run = opplab.simulate(
+        "juno-r2", workload(), opplab.Policy(governor="performance", scaling_max_freq=limit), seconds=0.2
+    )
+    energy = run.metrics.filter(run.metrics["metric"] == "energy")["value"].item()
+    assert limited.parts["energy"].value == pytest.approx(energy, rel=1e-12)
+    # Clusters without a limit of their own have that of all.
+    assert [line.rpartition(": ")[2].split(" >")[0] for line in limited.commands[1:]] == ["echo 600000", "echo 900000"]
 
 
 def test_a_driver_that_is_in_each_label_is_not_there_twice() -> None:

@@ -69,7 +69,7 @@ def test_a_numbered_preference_counts_where_the_kernel_takes_one(tmp_path: Path)
     text, drivers = "[cpu]\nenergy_performance_preference=100\ngovernor=powersave\n", ["amd-pstate-epp"]
     old = profiles(tmp_path, "old/tuned.conf", text, drivers, {"kernel": "6.12"})["old"]
     assert old.keys == {"governor": "powersave"}
-    assert old.notes == ["old: amd-pstate-epp takes preferences by name alone before kernel 7.1: no file sets 100"]
+    assert old.notes == ["old: amd-pstate-epp takes preferences by name alone before kernel 7.1: its file refuses 100"]
     new = profiles(tmp_path, "new/tuned.conf", text, drivers, {"kernel": "7.1"})["new"]
     assert str(new.keys["epp"]) == "100" and not new.notes
 

@@ -29,6 +29,9 @@ CPUFREQ = f"{CPU}/cpufreq"
 # Keys of a policy that a choice may be about, beside the governor's tunables, in the order of names.
 KEYS = ("governor", "idle_governor", "energy_model", "eas", "freq_max", "epp", "no_turbo", "kernel", "driver")
 
+_TABLES = ("gates", "scaling_max_freq", "scaling_min_freq")
+"""Keys of a policy that are or may be tables, of which a setting has the items."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -53,7 +56,7 @@ class Setting:
     def of(cls, variant: Variant) -> Setting:
         """Give the setting of a variant."""
         keys = {
-            key: tuple(value.items()) if isinstance(value, Mapping) and key != "tunables" else value
+            key: tuple(value.items()) if isinstance(value, Mapping) and key in _TABLES else value
             for key, value in variant.keys.items()
         }
         tunables = tuple((name, str(value)) for name, value in dict(keys.pop("tunables", {})).items())
@@ -78,9 +81,9 @@ class Setting:
 
     def applied(self, policy: Mapping[str, Any], label: str) -> dict[str, Any]:
         """Give a case's policy with this setting."""
-        keys = dict(self.keys)
+        keys = {key: dict(value) if key in _TABLES and isinstance(value, tuple) else value for key, value in self.keys}
         if "gates" in keys:
-            keys["gates"] = {**policy.get("gates", {}), **dict(keys["gates"])}
+            keys["gates"] = {**policy.get("gates", {}), **keys["gates"]}
         own = {} if "governor" in keys and keys["governor"] != policy.get("governor") else policy.get("tunables", {})
         return {**policy, **keys, "tunables": {**own, **dict(self.tunables)}, "label": label}
 

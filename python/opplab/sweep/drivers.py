@@ -131,7 +131,7 @@ def numbered_epp(driver: str, keys: Mapping[str, Any]) -> str:
     Examples
     --------
     >>> numbered_epp("amd-pstate-epp", {"epp": 100, "kernel": "6.12"})
-    'amd-pstate-epp takes preferences by name alone before kernel 7.1: no file sets 100'
+    'amd-pstate-epp takes preferences by name alone before kernel 7.1: its file refuses 100'
     >>> numbered_epp("intel_pstate", {"epp": "100", "kernel": "6.12"})
     ''
     """
@@ -139,7 +139,7 @@ def numbered_epp(driver: str, keys: Mapping[str, Any]) -> str:
     since = _NUMBERS_SINCE.get(MODE_OF.get(driver, ("", ""))[0])
     if not epp.isdigit() or kernel is None or since is None or kernel >= since:
         return ""
-    return f"{driver} takes preferences by name alone before kernel {since[0]}.{since[1]}: no file sets {epp}"
+    return f"{driver} takes preferences by name alone before kernel {since[0]}.{since[1]}: its file refuses {epp}"
 
 
 def has_hwp(machine: Mapping[str, Any]) -> bool:
