@@ -883,6 +883,15 @@ def test_a_limit_by_cluster_is_chosen_as_run_takes_it() -> None:
     assert [line.rpartition(": ")[2].split(" >")[0] for line in limited.commands[1:]] == ["echo 600000", "echo 900000"]
 
 
+def test_of_a_single_run_it_is_not_said_that_all_are_best() -> None:
+    found = quick(
+        "juno-r2", workload(), governors=["schedutil", "performance"], constraints=["none"], seconds=0.2, iterations=1
+    )
+    text = found.block().text(200)
+    assert "the best in the only run" in text and " no run " in text
+    assert "1 runs" not in text
+
+
 def test_a_driver_that_is_in_each_label_is_not_there_twice() -> None:
     """It was `schedutil intel_cpufreq driver=intel_cpufreq`."""
     found = quick(
