@@ -12,6 +12,7 @@ import pytest
 from conftest import rtapp
 
 import opplab
+from opplab import _opplab
 from opplab.cli.main import main
 from opplab.explanation.cases import case_of
 from opplab.explanation.findings import Explanation
@@ -1033,6 +1034,34 @@ def hogs(machine: str, *cpus: int, **policy: Any) -> Explanation:
     tasks = {f"hog-{nr}": {"cpus": [cpu], "loop": -1, "run": 10_000} for nr, cpu in enumerate(cpus)}
     work = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="hogs", file="<hogs>")
     return opplab.explain(opplab.simulate(machine, work, opplab.Policy(**policy), seconds=0.2), why_slow=True)
+
+
+def test_the_highest_level_is_not_slow_and_the_firmware_s_clock_is_no_fixed_one() -> None:
+    """A Genoa's level 255 is 3799.755 MHz, its boost 3800.241 MHz: at 3800 MHz 46 % of busy time was "slow".
+
+    Clocks that the firmware chose were those of "a governor that never changes the frequency".
+    """
+    machine = opplab.Machine.parse(_opplab.import_machine(str(shared("data/pepc/genoa0.tar.xz")))[0].to_toml())
+    work = opplab.Workload.periodic(24, run_us=4000, period_us=10_000)
+
+    def of(**policy: str) -> tuple[set[int], Explanation]:
+        run = opplab.simulate(machine, work, opplab.Policy(**policy), seconds=0.3)
+        return set(run.events("cpu_frequency")["khz"]), opplab.explain(run, why_slow=True)
+
+    active = {"driver": "amd-pstate-epp", "governor": "powersave"}
+    for fast in ({**active, "epp": "performance"}, {"driver": "amd-pstate", "governor": "performance"}):
+        clocks, found = of(**fast)
+        assert clocks == {3_800_000} and found.findings[0].data["slow_ns"] == 0
+    clocks, found = of(**active, epp="power")
+    kinds = {finding.data.get("reason") for finding in found.findings}
+    assert min(clocks) == 1_500_000 and "epp" in kinds and "fixed-governor" not in kinds
+    # Active intel_pstate leaves the clock to the firmware, too; not without hardware P-states, and not as performance.
+    work = opplab.Workload.periodic(24, run_us=1000, period_us=10_000)
+    for policy, chooses in (({}, True), ({"no_hwp": True}, False), ({"governor": "performance"}, False)):
+        keys = {"driver": "intel_pstate", "governor": "powersave", "epp": "", **policy}
+        run = opplab.simulate("sapphire-rapids-8460h-4s", work, opplab.Policy(**keys), seconds=0.3)
+        kinds = {finding.data.get("reason") for finding in opplab.explain(run, why_slow=True).findings}
+        assert "fixed-governor" not in kinds if chooses else "epp" not in kinds
 
 
 def test_why_slow_names_threads_that_share_a_core_and_full_cpus() -> None:
