@@ -498,3 +498,26 @@ def test_a_change_after_the_end_of_the_run_is_named(tmp_path: Path) -> None:
     assert [one for one in missing(opplab.Experiment.load(tmp_path / "late.toml").cases) if "at 200 ms" in one] == [
         f"late: {words}"
     ]
+
+
+def test_a_preference_at_boot_that_decides_is_named(load: Path, tmp_path: Path) -> None:
+    """Guided mode on a server ran as the governor performance, and no word had that this is the boot value's doing.
+
+    Method: runs of the named settings have the highest clock alone, those of the others do not.
+    """
+    named = []
+    for driver, governor, epp in (
+        ("amd-pstate-guided", "schedutil", ""),
+        ("amd-pstate-guided", "powersave", ""),
+        ("amd-pstate", "schedutil", ""),
+        ("amd-pstate-epp", "powersave", ""),
+        ("amd-pstate-epp", "powersave", "power"),
+    ):
+        policy = opplab.Policy(driver=driver, governor=governor, epp=epp)
+        run = opplab.simulate("epyc-7742-2s", load, policy, seconds=0.2)
+        keys = ("--driver", driver, "--governor", governor, *(("--set", f"epp={epp}") if epp else ()))
+        out = str(tmp_path / f"{driver}{governor}{epp}")
+        done = answered("run", load, "-m", "epyc-7742-2s", "--seconds", "0.2", "-o", out, *keys, columns=300)
+        named.append("preference at boot is taken for 0, at which it takes the highest" in done.stdout)
+        assert named[-1] == (set(run.events("cpu_frequency")["khz"]) == {3_400_000}), (driver, governor, epp)
+    assert named == [True, False, False, True, False]

@@ -142,7 +142,7 @@ def of_settings(cases: Iterable[Case], pairs: Sequence[tuple[str, str]] = ()) ->
     notes += [f"{words}." for words in missing(cases)]
     drivers = {place: driver_under(file["machine"], file["policy"]) for place, file in files.items()}
     beside = [*unlike_drivers(drivers, pairs), *(f"{words}." for words in idle_in_words(unknown_idle(cases, pairs)))]
-    return [*notes, *crowded(cases), *beside, *assumed_preferences(each.values())]
+    return [*notes, *crowded(cases), *beside, *assumed_preferences(each.values()), *preference_at_boot(each.values())]
 
 
 def crowded(cases: Iterable[Case]) -> list[str]:
@@ -267,6 +267,34 @@ def assumed_preferences(cases: Iterable[Case]) -> list[str]:
             f"What the firmware makes of the energy preference {which} is assumed, and in no draw: {measured}."
         )
     return notes
+
+
+_LEAST_IS_ASKED = ("schedutil", "ondemand", "conservative")
+"""Governors whose frequency is the firmware's least in guided mode (amd-pstate.c:amd_pstate_update(), v6.12)."""
+
+
+def preference_at_boot(cases: Iterable[Case]) -> list[str]:
+    """Name settings under AMD's firmware whose clocks hang on the preference that it has at boot."""
+    found: dict[str, None] = {}
+    for case in cases:
+        driver = case.inner.driver
+        if driver not in ("amd-pstate-epp", "amd-pstate-guided"):
+            continue
+        try:
+            facts = case.inner.facts()
+        except CaseError:
+            # It does not run, and is named for that elsewhere.
+            continue
+        unnamed = json.loads(case.json)["policy"].get("epp") in (None, "", "default")
+        asked = facts["governor"] == "powersave" and unnamed and (facts["epp"] or (None,))[0] == 0
+        if asked if driver == "amd-pstate-epp" else facts["governor"] in _LEAST_IS_ASKED:
+            found[case.policy] = None
+    if not found:
+        return []
+    return [
+        f"{', '.join(found)}: the firmware's energy preference at boot is taken for 0, at which it takes the highest "
+        "level at any load; no machine file has it."
+    ]
 
 
 def boosted_cpus(run: Mapping[str, float | None], clusters: Sequence[Mapping[str, Any]]) -> float:
