@@ -221,6 +221,22 @@ def test_results_of_two_folders_are_two_runs_and_not_more_iterations(tmp_path):
     assert table.rows[0].cells[1].change == pytest.approx(10)
 
 
+@pytest.mark.parametrize("table", ["detail", "ratio", "overview"])
+def test_a_machine_without_the_baseline_says_why_it_has_no_change(table):
+    """Two folders of different machines and policies had empty columns, or question marks, without a word."""
+    fixed = {"benchmark": "b", "metric": "energy", "unit": "J", "better": "lower", "kernel": "6.12"}
+    rows = [
+        {**fixed, "machine": machine, "policy": policy, "value": value}
+        for machine, policies in (("one", ("old", "new")), ("two", ("left", "right")))
+        for policy in policies
+        for value in (1.0, 1.1)
+    ]
+    own, other = [one for one in compare(results.frame(rows), table=table) if one.machine in ("one", "two")]
+    words = "the baseline old has no results on two: --baseline names another"
+    assert (own.machine, other.machine) == ("one", "two")
+    assert words in other.notes and not any("has no results on" in note for note in own.notes)
+
+
 def test_the_overview_names_metric_unit_and_better_side():
     """Ratios of a time and of a rate stand on two lines; neither is the average of both."""
     rows = [

@@ -41,12 +41,19 @@ def told(load: Path, *words: str) -> str:
 def test_settings_that_the_driver_refuses_are_named(load: Path, tmp_path: Path) -> None:
     words = ("-m", "kaby-lake-i7-7500u-gpu", "-o", str(tmp_path / "out"))
     refused = ("governor=performance epp=power", "no_hwp=true epp=power", "no_hwp=true hwp_dynamic_boost=on")
-    variants = ("governor=performance epp=0", *refused)
+    passive = "driver=intel_cpufreq governor=schedutil hwp_dynamic_boost=on"
+    variants = ("governor=performance epp=0", *refused, passive, "kernel=5.4 epp=100", "kernel=5.9 epp=100")
     shown = told(load, *words, *(word for text in variants for word in ("--vs", text)))
     assert "performance epp=power: intel_pstate refuses the preference power under its governor performance" in shown
     assert "refuses the preference 0" not in shown
     assert "no_hwp=true epp=power: intel_pstate has no energy performance preference without HWP: epp does" in shown
     assert "without HWP there is no hwp_dynamic_boost: on does nothing" in shown
+    assert "intel_cpufreq has no hwp_dynamic_boost: on does nothing" in shown
+    numbered = (
+        "kernel=5.4 epp=100: intel_pstate takes preferences by name alone before kernel 5.9: its file refuses 100"
+    )
+    assert f"{numbered}, which the runs have" in shown
+    assert "kernel=5.9 epp=100: intel_pstate takes" not in shown
     assert "without HWP" not in told(load, *words[:3], str(tmp_path / "two"), "--vs", "no_hwp=true")
 
 
@@ -491,3 +498,26 @@ def test_a_change_after_the_end_of_the_run_is_named(tmp_path: Path) -> None:
     assert [one for one in missing(opplab.Experiment.load(tmp_path / "late.toml").cases) if "at 200 ms" in one] == [
         f"late: {words}"
     ]
+
+
+def test_a_preference_at_boot_that_decides_is_named(load: Path, tmp_path: Path) -> None:
+    """Guided mode on a server ran as the governor performance, and no word had that this is the boot value's doing.
+
+    Method: runs of the named settings have the highest clock alone, those of the others do not.
+    """
+    named = []
+    for driver, governor, epp in (
+        ("amd-pstate-guided", "schedutil", ""),
+        ("amd-pstate-guided", "powersave", ""),
+        ("amd-pstate", "schedutil", ""),
+        ("amd-pstate-epp", "powersave", ""),
+        ("amd-pstate-epp", "powersave", "power"),
+    ):
+        policy = opplab.Policy(driver=driver, governor=governor, epp=epp)
+        run = opplab.simulate("epyc-7742-2s", load, policy, seconds=0.2)
+        keys = ("--driver", driver, "--governor", governor, *(("--set", f"epp={epp}") if epp else ()))
+        out = str(tmp_path / f"{driver}{governor}{epp}")
+        done = answered("run", load, "-m", "epyc-7742-2s", "--seconds", "0.2", "-o", out, *keys, columns=300)
+        named.append("preference at boot is taken for 0, at which it takes the highest" in done.stdout)
+        assert named[-1] == (set(run.events("cpu_frequency")["khz"]) == {3_400_000}), (driver, governor, epp)
+    assert named == [True, False, False, True, False]

@@ -835,6 +835,98 @@ def test_commands_set_the_mode_of_a_driver_that_has_modes() -> None:
     assert not any("status" in line for line in commands_of(grid(["schedutil"])[0], single))
 
 
+def test_a_command_writes_no_file_that_the_policy_s_kernel_or_mode_lacks() -> None:
+    """`echo 100 > energy_performance_preference` fails under amd-pstate of 6.12, which matches names alone."""
+    amd = {"driver": [{"name": "acpi-cpufreq"}, {"name": "amd-pstate-epp"}]}
+    numbered = grid(["powersave"], epp=[100], driver=["amd-pstate-epp"])[0]
+    refused = "# amd-pstate-epp takes preferences by name alone before kernel 7.1: its file refuses 100"
+    written = "echo 100 > $p/energy_performance_preference; done"
+    assert commands_of(numbered, amd, {"kernel": "6.12.117"})[-1] == refused
+    assert commands_of(numbered, amd, {"kernel": "7.1"})[-1].endswith(written)
+    assert (
+        commands_of(replace(numbered, keys=(*numbered.keys, ("kernel", "6.5"))), amd, {"kernel": "7.1"})[2] == refused
+    )
+    # Which kernel a live host runs is not known here.
+    assert commands_of(numbered, amd)[-1].endswith(written)
+    intel = {"driver": [{"name": "intel_pstate"}, {"name": "intel_cpufreq"}], "cluster": [{"hwp": {}}]}
+    numbered = grid(["powersave"], epp=["100"])[0]
+    assert "before kernel 5.9: its file refuses 100" in commands_of(numbered, intel, {"kernel": "5.4"})[-1]
+    assert commands_of(numbered, intel, {"kernel": "5.9"})[-1].endswith(written)
+    boosted = grid(["powersave", "schedutil"], hwp_dynamic_boost=["on"])
+    ends = [commands_of(one, intel)[-1] for one in boosted]
+    assert ends[0] == "echo 1 > /sys/devices/system/cpu/intel_pstate/hwp_dynamic_boost"
+    assert ends[1] == "# intel_cpufreq has no hwp_dynamic_boost on this machine: on changes nothing"
+
+
+def test_commands_of_a_later_change_are_of_the_driver_that_runs() -> None:
+    """They were of the driver at boot, acpi-cpufreq, which has no preference; and the mode was switched again."""
+    amd = {"driver": [{"name": "acpi-cpufreq"}, {"name": "amd-pstate-epp"}]}
+    changes = ({"at_ms": 5, "epp": "power"}, {"at_ms": 9, "governor": "performance", "epp": "power"})
+    keys = {"governor": "powersave", "driver": "amd-pstate-epp", "changes": changes}
+    every = "for p in /sys/devices/system/cpu/cpufreq/policy*; do echo"
+    assert commands_of(Setting(tuple(keys.items())), amd)[2:] == [
+        f"# 5 ms into the run: {every} power > $p/energy_performance_preference; done",
+        f"# 9 ms into the run: {every} performance > $p/scaling_governor; done",
+        "# 9 ms into the run: amd-pstate-epp refuses the preference power under its governor performance",
+    ]
+    intel = {"driver": [{"name": "intel_pstate"}, {"name": "intel_cpufreq"}], "cluster": [{"hwp": {}}]}
+    tuned = {"at_ms": 5, "governor": "schedutil", "tunables": {"rate_limit_us": 700}}
+    later = commands_of(
+        Setting((("governor", "performance"), ("changes", (tuned,)))), intel, {"driver": "intel_cpufreq"}
+    )
+    assert [line for line in later if "status" in line] == [
+        "echo passive > /sys/devices/system/cpu/intel_pstate/status"
+    ]
+    assert any("echo 700 >" in line for line in later)
+
+
+def test_a_limit_by_cluster_is_chosen_as_run_takes_it() -> None:
+    """`run` took the table, `choose` wanted a whole number."""
+    limit = {"A53": 600_000, "all": 900_000}
+    found = quick(
+        "juno-r2",
+        workload(),
+        governors=["performance"],
+        variants=["scaling_max_freq={A53=600000,all=900000}"],
+        constraints=["none"],
+        seconds=0.2,
+        iterations=1,
+    )
+    limited = next(option for option in found.options if "A53" in option.label)
+    run = opplab.simulate(
+        "juno-r2", workload(), opplab.Policy(governor="performance", scaling_max_freq=limit), seconds=0.2
+    )
+    energy = run.metrics.filter(run.metrics["metric"] == "energy")["value"].item()
+    assert limited.parts["energy"].value == pytest.approx(energy, rel=1e-12)
+    # Clusters without a limit of their own have that of all.
+    assert [line.rpartition(": ")[2].split(" >")[0] for line in limited.commands[1:]] == ["echo 600000", "echo 900000"]
+
+
+def test_of_a_single_run_it_is_not_said_that_all_are_best() -> None:
+    found = quick(
+        "juno-r2", workload(), governors=["schedutil", "performance"], constraints=["none"], seconds=0.2, iterations=1
+    )
+    text = found.block().text(200)
+    assert "the best in the only run" in text and " no run " in text
+    assert "1 runs" not in text
+
+
+def test_a_driver_that_is_in_each_label_is_not_there_twice() -> None:
+    """It was `schedutil intel_cpufreq driver=intel_cpufreq`."""
+    found = quick(
+        "skylake-8x-uma",
+        workload(),
+        governors=["schedutil"],
+        variants=["driver=intel_pstate governor=powersave", "hz=1000"],
+        policy={"driver": "intel_cpufreq", "hz": 250},
+        seconds=0.1,
+        iterations=1,
+    )
+    labels = {option.label for option in found.options}
+    assert "schedutil intel_cpufreq hz=250" in labels
+    assert not any(label.count("intel_cpufreq") > 1 for label in labels)
+
+
 @pytest.mark.parametrize("driver", ["", "intel_cpufreq"])
 def test_the_driver_of_a_setting_is_the_one_that_the_engine_takes(driver: str) -> None:
     policy = {"driver": driver} if driver else {}

@@ -12,6 +12,7 @@ import pytest
 from conftest import rtapp
 
 import opplab
+from opplab import _opplab
 from opplab.cli.main import main
 from opplab.explanation.cases import case_of
 from opplab.explanation.findings import Explanation
@@ -1039,6 +1040,34 @@ def hogs(machine: str, *cpus: int, **policy: Any) -> Explanation:
     return opplab.explain(opplab.simulate(machine, work, opplab.Policy(**policy), seconds=0.2), why_slow=True)
 
 
+def test_the_highest_level_is_not_slow_and_the_firmware_s_clock_is_no_fixed_one() -> None:
+    """A Genoa's level 255 is 3799.755 MHz, its boost 3800.241 MHz: at 3800 MHz 46 % of busy time was "slow".
+
+    Clocks that the firmware chose were those of "a governor that never changes the frequency".
+    """
+    machine = opplab.Machine.parse(_opplab.import_machine(str(shared("data/pepc/genoa0.tar.xz")))[0].to_toml())
+    work = opplab.Workload.periodic(24, run_us=4000, period_us=10_000)
+
+    def of(**policy: str) -> tuple[set[int], Explanation]:
+        run = opplab.simulate(machine, work, opplab.Policy(**policy), seconds=0.3)
+        return set(run.events("cpu_frequency")["khz"]), opplab.explain(run, why_slow=True)
+
+    active = {"driver": "amd-pstate-epp", "governor": "powersave"}
+    for fast in ({**active, "epp": "performance"}, {"driver": "amd-pstate", "governor": "performance"}):
+        clocks, found = of(**fast)
+        assert clocks == {3_800_000} and found.findings[0].data["slow_ns"] == 0
+    clocks, found = of(**active, epp="power")
+    kinds = {finding.data.get("reason") for finding in found.findings}
+    assert min(clocks) == 1_500_000 and "epp" in kinds and "fixed-governor" not in kinds
+    # Active intel_pstate leaves the clock to the firmware, too; not without hardware P-states, and not as performance.
+    work = opplab.Workload.periodic(24, run_us=1000, period_us=10_000)
+    for policy, chooses in (({}, True), ({"no_hwp": True}, False), ({"governor": "performance"}, False)):
+        keys = {"driver": "intel_pstate", "governor": "powersave", "epp": "", **policy}
+        run = opplab.simulate("sapphire-rapids-8460h-4s", work, opplab.Policy(**keys), seconds=0.3)
+        kinds = {finding.data.get("reason") for finding in opplab.explain(run, why_slow=True).findings}
+        assert "fixed-governor" not in kinds if chooses else "epp" not in kinds
+
+
 def test_why_slow_names_threads_that_share_a_core_and_full_cpus() -> None:
     """CPUs 0 and 4 are a core, where each thread has 640/1024 of its speed; alone on cores, CPUs are full."""
     told = {one.kind: one for one in hogs("skylake-8x-uma", 0, 4, governor="performance")}
@@ -1422,6 +1451,48 @@ def test_a_clock_that_is_left_to_the_firmware_has_its_preference_named(governor:
     text = " ".join(str(opplab.explain(run, cpu=busy, at=0.15)).split())
     assert f"leaves the clock to the firmware, whose energy-performance preference is 0: {words}" in text
     assert "started with" not in text
+
+
+@pytest.mark.parametrize(
+    ("machine", "driver", "epp", "preference"),
+    [
+        ("epyc-7742-2s", "amd-pstate-epp", "balance_performance", "128: the policy's key `epp`"),
+        ("sapphire-rapids-8460h-4s", "intel_pstate", "power", "power"),
+        ("sapphire-rapids-8460h-4s", "intel_pstate", "", "the default"),
+    ],
+)
+def test_an_idle_cpu_whose_firmware_follows_the_load_is_at_its_lowest_level(
+    machine: str, driver: str, epp: str, preference: str
+) -> None:
+    """It was said to take the highest level at any load, on Intel to have what the governor started with.
+
+    Method: its only clock is the lowest that is granted anywhere.
+    """
+    work = opplab.Workload.periodic(2, run_us=9_000, period_us=10_000)
+    run = opplab.simulate(machine, work, opplab.Policy(driver=driver, governor="powersave", epp=epp), seconds=0.2)
+    clocks = run.events("cpu_frequency")
+    idle = set(clocks["cpu"]) - set(run.events("sched_switch").filter(pl.col("next") > 0)["cpu"])
+    still = [cpu for cpu in sorted(idle) if clocks.filter(pl.col("cpu") == cpu).height == 1]
+    cpu = still[-1]
+    assert clocks.filter(pl.col("cpu") == cpu)["khz"].item() == clocks["khz"].min()
+    text = " ".join(str(opplab.explain(run, cpu=cpu, at=0.15)).split())
+    assert f"leaves the clock to the firmware, whose energy-performance preference is {preference}. It follows" in text
+    assert "saw none until then that asks for more than the lowest level" in text
+    assert "at any load" not in text and "started with" not in text
+
+
+def test_a_level_below_the_lowest_clock_of_the_file_names_that_clock() -> None:
+    """CPPC's lowest level of an EPYC is 400 MHz, where the file has 1500 MHz, and the clock: no word had the gap."""
+    work = opplab.Workload.periodic(2, run_us=300, period_us=10_000)
+    policy = opplab.Policy(driver="amd-pstate", governor="powersave")
+    run = opplab.simulate("epyc-7742-2s", work, policy, seconds=0.2)
+    busy = next(cpu for cpu, *_ in run.events("sched_switch").filter(pl.col("next") > 0).select("cpu").rows())
+    found = opplab.explain(run, cpu=busy, at=0.15)
+    text = " ".join(str(found).split())
+    request = next(finding for finding in found.findings if "level_khz" in finding.data)
+    least = request.data["level"] * request.data["level_khz"]
+    assert least < run.events("cpu_frequency")["khz"].min() == 1_500_000
+    assert "The lowest clock of the machine's file is 1500 MHz" in text
 
 
 def test_reports_of_a_cpu_that_may_not_change_the_clock_are_named_where_nothing_was_asked_for() -> None:

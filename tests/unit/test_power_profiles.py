@@ -64,6 +64,16 @@ def test_tlp_has_a_profile_a_power_source(tmp_path: Path) -> None:
     assert found["tlp BAT"].notes == ["tlp BAT: without a key in simulations: WIFI_PWR, NMI_WATCHDOG"]
 
 
+def test_a_numbered_preference_counts_where_the_kernel_takes_one(tmp_path: Path) -> None:
+    """amd-pstate of 6.12 answers a number with EINVAL, so that the preference stays what it was."""
+    text, drivers = "[cpu]\nenergy_performance_preference=100\ngovernor=powersave\n", ["amd-pstate-epp"]
+    old = profiles(tmp_path, "old/tuned.conf", text, drivers, {"kernel": "6.12"})["old"]
+    assert old.keys == {"governor": "powersave"}
+    assert old.notes == ["old: amd-pstate-epp takes preferences by name alone before kernel 7.1: its file refuses 100"]
+    new = profiles(tmp_path, "new/tuned.conf", text, drivers, {"kernel": "7.1"})["new"]
+    assert str(new.keys["epp"]) == "100" and not new.notes
+
+
 UNSET = "".join(f"#CPU_SCALING_GOVERNOR_ON_{of}=x\n#CPU_ENERGY_PERF_POLICY_ON_{of}=x\n" for of in ("AC", "BAT", "SAV"))
 
 
@@ -110,6 +120,8 @@ def test_each_setting_of_the_list_sets_its_key(row: dict[str, str], tmp_path: Pa
     elif "sysfs" in row["setting"]:
         text = f"[sysfs]\n/sys/x/{setting}={value}\n"
     drivers = AMD[::-1] if "amd_pstate" in setting or setting == "boost" else INTEL
+    if row["of"] == DAEMON:
+        drivers = ["amd-pstate-epp"]
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
@@ -232,7 +244,12 @@ def test_auto_cpufreq_and_the_daemon(tmp_path: Path) -> None:
     assert (
         profiles(tmp_path, "state.ini", "[State]\nProfile=balanced\n")["balanced"].keys["epp"] == "balance_performance"
     )
-    assert len(power_profiles(DAEMON, MachineFacts(["amd-pstate-epp"]))) == 3
+    # Boost is off as power-saver where amd-pstate has a file for it: the daemon's release notes of 0.22.
+    for kernel, boosts in (("6.10", [None] * 3), ("6.11", [True, False, False]), ("", [True, False, False])):
+        base = {"kernel": kernel} if kernel else {}
+        of_amd = power_profiles(DAEMON, MachineFacts(["amd-pstate-epp"]), base=base)
+        assert [one.keys.get("no_turbo") for one in of_amd] == boosts
+    assert all("no_turbo" not in one.keys for one in power_profiles(DAEMON, MachineFacts(INTEL)))
     with pytest.raises(opplab.InputError, match="cpufreq-dt has no energy performance preference"):
         power_profiles(DAEMON, MachineFacts(["cpufreq-dt"]))
 

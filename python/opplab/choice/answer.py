@@ -185,9 +185,9 @@ class Choice:
         """
         number, what = self.samples
         if probability > 1 - 1 / (number + 1) and agree in (None, number):
-            return f"all {number} {what}"
+            return f"all {number} {what}" if number > 1 else "the only run"
         if probability < 1 / (number + 1) and not tied:
-            return f"none of {number} {what}"
+            return f"none of {number} {what}" if number > 1 else "no run"
         percent = 100 * probability
         return "over 99 %" if percent >= 99.5 else "under 1 %" if percent <= 0.5 else f"{percent:.0f} %"
 

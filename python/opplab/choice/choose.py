@@ -216,7 +216,9 @@ def _comparable(
         only = "; ".join(["there is only one setting", *left_out])
         raise InputError(f"{only}: give at least two, such as two governors")
     chosen = with_drivers(chosen, program.machine, shared)
-    words = told_apart(shared, [dict(one.keys) for one in chosen])
+    # A key that each setting has is in its label.
+    own = [dict(one.keys) for one in chosen]
+    words = told_apart({key: value for key, value in shared.items() if any(key not in keys for keys in own)}, own)
     named = zip(labels_of(chosen), chosen, strict=True)
     return {label if one.name else f"{label} {words}".strip(): one for label, one in named}
 

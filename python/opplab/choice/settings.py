@@ -11,7 +11,16 @@ from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.cpulist import cpus_in
 from opplab.errors import InputError
-from opplab.sweep.drivers import MODE_OF, driver_names, driver_under, drivers_of, has_epp, refused_epp
+from opplab.sweep.drivers import (
+    MODE_OF,
+    driver_names,
+    driver_under,
+    drivers_of,
+    has_dynamic_boost,
+    has_epp,
+    numbered_epp,
+    refused_epp,
+)
 from opplab.sweep.variants import Variant, labels_apart
 
 CPU = "/sys/devices/system/cpu"
@@ -19,6 +28,9 @@ CPUFREQ = f"{CPU}/cpufreq"
 
 # Keys of a policy that a choice may be about, beside the governor's tunables, in the order of names.
 KEYS = ("governor", "idle_governor", "energy_model", "eas", "freq_max", "epp", "no_turbo", "kernel", "driver")
+
+_TABLES = ("gates", "scaling_max_freq", "scaling_min_freq")
+"""Keys of a policy that are or may be tables, of which a setting has the items."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +48,7 @@ class Setting:
     def of(cls, variant: Variant) -> Setting:
         """Give the setting of a variant."""
         keys = {
-            key: tuple(value.items()) if isinstance(value, Mapping) and key != "tunables" else value
+            key: tuple(value.items()) if isinstance(value, Mapping) and key in _TABLES else value
             for key, value in variant.keys.items()
         }
         tunables = tuple((name, str(value)) for name, value in dict(keys.pop("tunables", {})).items())
@@ -61,9 +73,9 @@ class Setting:
 
     def applied(self, policy: Mapping[str, Any], label: str) -> dict[str, Any]:
         """Give a case's policy with this setting."""
-        keys = dict(self.keys)
+        keys = {key: dict(value) if key in _TABLES and isinstance(value, tuple) else value for key, value in self.keys}
         if "gates" in keys:
-            keys["gates"] = {**policy.get("gates", {}), **dict(keys["gates"])}
+            keys["gates"] = {**policy.get("gates", {}), **keys["gates"]}
         own = {} if "governor" in keys and keys["governor"] != policy.get("governor") else policy.get("tunables", {})
         return {**policy, **keys, "tunables": {**own, **dict(self.tunables)}, "label": label}
 
@@ -224,6 +236,7 @@ def writes_of(
 ) -> list[Write | Unset]:
     """Give what sets it on a device, in order; see `commands_of`."""
     keys = dict(setting.keys)
+    whole = {**(policy or {}), **keys}
     every = f"{CPUFREQ}/policy*"
     out: list[Write | Unset] = []
 
@@ -255,7 +268,7 @@ def writes_of(
     if (epp := keys.get("epp")) not in (None, ""):
         if not has_epp(driver, machine, keys):
             out.append(Unset("epp", f"{driver} has no preference on this machine: epp={epp} changes nothing"))
-        elif refused := refused_epp(driver, keys):
+        elif refused := refused_epp(driver, whole) or numbered_epp(driver, whole):
             out.append(Unset("epp", refused))
         else:
             write("epp", epp, f"{every}/energy_performance_preference")
@@ -274,7 +287,11 @@ def writes_of(
         if name in keys:
             write(name, keys[name], f"{CPU}/intel_pstate/{name}")
     if (boost := keys.get("hwp_dynamic_boost", "auto")) != "auto":
-        write("hwp_dynamic_boost", int(boost == "on"), f"{CPU}/intel_pstate/hwp_dynamic_boost")
+        if has_dynamic_boost(driver, machine, keys):
+            write("hwp_dynamic_boost", int(boost == "on"), f"{CPU}/intel_pstate/hwp_dynamic_boost")
+        else:
+            words = f"{driver} has no hwp_dynamic_boost on this machine: {boost} changes nothing"
+            out.append(Unset("hwp_dynamic_boost", words))
     if "watchdog_thresh_s" in keys:
         write("watchdog_thresh_s", keys["watchdog_thresh_s"], "/proc/sys/kernel/watchdog_thresh")
     if "nosmt" in keys:
@@ -288,9 +305,12 @@ def writes_of(
     for name in keys.get("sched_features", ()):
         write("sched_features", name, "/sys/kernel/debug/sched/features")
     for change in keys.get("changes", ()):
-        later = Setting(tuple((key, value) for key, value in change.items() if key != "at_ms"))
-        for command in commands_of(later, machine):
-            out.append(Unset("changes", f"{change['at_ms']} ms into the run: {command.removeprefix('# ')}"))
+        later = Setting.of(Variant("", {key: value for key, value in change.items() if key != "at_ms"}))
+        for one in writes_of(later, machine, whole):
+            # The driver stays what it was.
+            if one.key != "driver":
+                words = one.command if isinstance(one, Write) else one.words
+                out.append(Unset("changes", f"{change['at_ms']} ms into the run: {words}"))
     for name in ("isolcpus", "nohz_full"):
         if cpus := keys.get(name):
             out.append(Unset(name, f"on the kernel's command line: {name}={','.join(map(str, cpus_in(cpus)))}"))

@@ -351,6 +351,8 @@ def compare(
         for one in made:
             one.machine = machine
             one.notes += place.assumed
+            if len(places) > 1 and names[0] not in place.runs():
+                one.notes.append(f"the baseline {names[0]} has no results on {machine}: --baseline names another")
             if not monitor:
                 one.notes += _other_metrics(place, loaded, benchmarks, report) if several and not metric else []
                 one.notes += _of_values(one, place, names, [name for name, _, _ in loaded] if several else [])

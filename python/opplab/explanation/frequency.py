@@ -12,6 +12,7 @@ import numpy as np
 from opplab import _opplab
 from opplab.explanation.findings import Finding, length, seconds
 from opplab.explanation.records import Records
+from opplab.sweep.drivers import ACTIVE, has_epp
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -300,6 +301,8 @@ def _of_cpu(records: Records, cpu: int, changed_ns: int, keys: dict[str, Any]) -
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     return ",".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
 
 
@@ -392,6 +395,25 @@ def _sampled(
     return findings
 
 
+def _undecided(records: Records) -> str:
+    """Give the words about a clock that nobody changed since the start."""
+    governor, driver = records.facts["governor"], records.facts["driver"]
+    if driver not in ACTIVE or not has_epp(driver, records.machine, records.policy):
+        return f"The governor {governor} decided nothing until then: it asks for what it started with."
+    does = "It follows the load, and saw none until then that asks for more than the lowest level."
+    if own := records.facts.get("epp"):
+        value, whose = own
+        preference = f"{value}: {whose}"
+        if value == 0:
+            does = "It takes the highest level that it may, at any load."
+    elif governor == "performance":
+        return f"The governor {governor} has asked for no other level than the highest since the start."
+    else:
+        preference = records.policy.get("epp") or "the default"
+    whose_is = f"whose energy-performance preference is {preference}"
+    return f"The governor {governor} leaves the clock to the firmware, {whose_is}. {does}"
+
+
 def _of_policy(records: Records, cpu: int, at_ns: int, wish_khz: int | None = None) -> list[Finding]:
     """Explain what the policy of a CPU asked for at a point in time, and what it got; `wish_khz` if that is known."""
     policy = records.policy_of[cpu]["cpus"][0]
@@ -435,19 +457,14 @@ def _of_policy(records: Records, cpu: int, at_ns: int, wish_khz: int | None = No
             made = _that_made(records, table, samples[:count], _granted(records, cpu, at_ns))
             row = made if made is not None and made["level"] == row["level"] else row
             text = f"{seconds(row['time_ns'])}: {records.words(table, row, cpu)['text']}"
+            lowest_khz = records.policy_of[cpu]["opps_khz"][0]
+            if row["level"] * row["level_khz"] < lowest_khz:
+                text += f" The lowest clock of the machine's file is {point_name(records, cpu, lowest_khz)}."
             # What the firmware makes of it, where a governor asks.
             findings.append(Finding(row["time_ns"], "firmware" if findings else "frequency", text, row))
     grant = _grant(records, cpu, at_ns)
     if not seen and grant is None and not changes:
-        governor, epp = records.facts["governor"], records.facts.get("epp")
-        text = f"The governor {governor} decided nothing until then: it asks for what it started with."
-        if epp is not None:
-            value, whose = epp
-            text = (
-                f"The governor {governor} leaves the clock to the firmware, whose energy-performance preference is "
-                f"{value}: {whose}. It takes the highest level that it may, at any load."
-            )
-        findings.append(Finding(0, "frequency", text))
+        findings.append(Finding(0, "frequency", _undecided(records)))
     told = [finding for finding in [*findings, grant] if finding is not None]
     # What was decided before a change, or granted before a request, comes before it.
     in_order = bool(changes) or len(records.where("hwp_decision", policy_cpu=policy)) > 0

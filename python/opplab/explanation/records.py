@@ -62,6 +62,7 @@ class Records:
         self.end_ns: int = outcome["end_ns"]
         self.facts = case.facts()
         file = json.loads(case.to_json())
+        self.machine = file["machine"]
         self.classes = _classes(outcome["task_names"], file["workload"]["tasks"])
         self.policy = file["policy"] | {"governor": self.facts["governor"]}
         self.changes = [(one.pop("at_ms") * 1_000_000, one) for one in self.policy.get("changes", [])]

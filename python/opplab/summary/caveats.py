@@ -13,7 +13,7 @@ from opplab.kernel import KernelProfile
 from opplab.report.start import in_words
 from opplab.simulation.cases import Case
 from opplab.simulation.power import known_power
-from opplab.sweep.drivers import driver_under, has_epp, has_hwp, refused_epp
+from opplab.sweep.drivers import driver_under, has_epp, has_hwp, numbered_epp, refused_epp
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.missing import idle_in_words, missing, unknown_idle
 from opplab.sweep.taken import RATE, kept_rate, refusal
@@ -72,10 +72,14 @@ def ignored(policy: Mapping[str, Any], driver: str, machine: Mapping[str, Any]) 
         words.append(f"{driver} has no energy performance preference{without}: epp does nothing")
     elif refused := refused_epp(driver, policy):
         words.append(refused)
+    elif numbered := numbered_epp(driver, policy):
+        words.append(f"{numbered}, which the runs have")
     off = bool(policy.get("no_hwp")) and driver.startswith("intel") and dynamic != "auto"
     on = dynamic == "on" and driver == "intel_pstate"
     if off or (on and not has_hwp(machine)):
         words.append(f"without HWP there is no hwp_dynamic_boost: {dynamic} does nothing")
+    elif dynamic == "on" and driver == "intel_cpufreq":
+        words.append(f"{driver} has no hwp_dynamic_boost: on does nothing")
     elif on and _boost_of(policy) == "absent":
         absent = f"gate hwp_dynamic_boost is absent in kernel {policy['kernel']}: on does nothing"
         words.append(f"{absent}; skylake-servers is a kernel with it")
@@ -137,7 +141,7 @@ def of_settings(cases: Iterable[Case], pairs: Sequence[tuple[str, str]] = ()) ->
     notes += [f"{words}." for words in missing(cases)]
     drivers = {place: driver_under(file["machine"], file["policy"]) for place, file in files.items()}
     beside = [*unlike_drivers(drivers, pairs), *(f"{words}." for words in idle_in_words(unknown_idle(files, pairs)))]
-    return [*notes, *crowded(cases), *beside, *assumed_preferences(each.values())]
+    return [*notes, *crowded(cases), *beside, *assumed_preferences(each.values()), *preference_at_boot(each.values())]
 
 
 def crowded(cases: Iterable[Case]) -> list[str]:
@@ -262,6 +266,34 @@ def assumed_preferences(cases: Iterable[Case]) -> list[str]:
             f"What the firmware makes of the energy preference {which} is assumed, and in no draw: {measured}."
         )
     return notes
+
+
+_LEAST_IS_ASKED = ("schedutil", "ondemand", "conservative")
+"""Governors whose frequency is the firmware's least in guided mode (amd-pstate.c:amd_pstate_update(), v6.12)."""
+
+
+def preference_at_boot(cases: Iterable[Case]) -> list[str]:
+    """Name settings under AMD's firmware whose clocks hang on the preference that it has at boot."""
+    found: dict[str, None] = {}
+    for case in cases:
+        driver = case.inner.driver
+        if driver not in ("amd-pstate-epp", "amd-pstate-guided"):
+            continue
+        try:
+            facts = case.inner.facts()
+        except CaseError:
+            # It does not run, and is named for that elsewhere.
+            continue
+        unnamed = json.loads(case.json)["policy"].get("epp") in (None, "", "default")
+        asked = facts["governor"] == "powersave" and unnamed and (facts["epp"] or (None,))[0] == 0
+        if asked if driver == "amd-pstate-epp" else facts["governor"] in _LEAST_IS_ASKED:
+            found[case.policy] = None
+    if not found:
+        return []
+    return [
+        f"{', '.join(found)}: the firmware's energy preference at boot is taken for 0, at which it takes the highest "
+        "level at any load; no machine file has it."
+    ]
 
 
 def boosted_cpus(run: Mapping[str, float | None], clusters: Sequence[Mapping[str, Any]]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,9 @@ MODE_OF = {driver: (family, mode) for family, modes in MODES.items() for mode, d
 """Drivers of modes -> the folder of the file `status` below /sys/devices/system/cpu, and its content."""
 OWN_GOVERNORS = ("performance", "powersave")
 """The governors of an active mode, which are the driver's own."""
+_NUMBERS_SINCE = {"intel_pstate": (5, 9), "amd_pstate": (7, 1)}
+"""From when on `energy_performance_preference` takes numbers, not names alone, by family: intel_pstate with commit
+f473bf398bf1, amd-pstate not yet in v6.12 (amd-pstate.c:store_energy_performance_preference())."""
 _X86 = ("AuthenticAMD", "GenuineIntel", "HygonGenuine")
 
 
@@ -109,6 +113,35 @@ def refused_epp(driver: str, keys: Mapping[str, Any]) -> str:
     return ""
 
 
+def release(kernel: object) -> tuple[int, int] | None:
+    """Give the mainline release of a kernel's name; None where it names none.
+
+    Examples
+    --------
+    >>> release("6.12.117"), release("4.14-android"), release("")
+    ((6, 12), (4, 14), None)
+    """
+    numbers = re.match(r"(\d+)\.(\d+)", str(kernel))
+    return (int(numbers[1]), int(numbers[2])) if numbers else None
+
+
+def numbered_epp(driver: str, keys: Mapping[str, Any]) -> str:
+    """Give the words about a preference that is a number, where the file of the policy's kernel takes names alone.
+
+    Examples
+    --------
+    >>> numbered_epp("amd-pstate-epp", {"epp": 100, "kernel": "6.12"})
+    'amd-pstate-epp takes preferences by name alone before kernel 7.1: its file refuses 100'
+    >>> numbered_epp("intel_pstate", {"epp": "100", "kernel": "6.12"})
+    ''
+    """
+    epp, kernel = str(keys.get("epp", "")), release(keys.get("kernel", ""))
+    since = _NUMBERS_SINCE.get(MODE_OF.get(driver, ("", ""))[0])
+    if not epp.isdigit() or kernel is None or since is None or kernel >= since:
+        return ""
+    return f"{driver} takes preferences by name alone before kernel {since[0]}.{since[1]}: its file refuses {epp}"
+
+
 def has_hwp(machine: Mapping[str, Any]) -> bool:
     """Report whether intel_pstate finds hardware P-states: all clusters have them."""
     return all("hwp" in cluster for cluster in machine.get("cluster", []))
@@ -119,6 +152,15 @@ def has_epp(driver: str, machine: Mapping[str, Any], keys: Mapping[str, Any]) ->
     if driver.startswith("intel"):
         return not keys.get("no_hwp") and has_hwp(machine)
     return driver in ("", "amd-pstate-epp")
+
+
+def has_dynamic_boost(driver: str, machine: Mapping[str, Any], keys: Mapping[str, Any]) -> bool:
+    """Report whether `hwp_dynamic_boost` exists: in active mode with HWP; so may it under a driver that is not known.
+
+    Passive mode takes the file away (v6.12, intel_pstate.c:intel_pstate_register_driver(),
+    intel_pstate_driver_cleanup()).
+    """
+    return driver in ("", "intel_pstate") and has_epp(driver, machine, keys)
 
 
 def driver_names(machine: Mapping[str, Any]) -> list[str]:

@@ -30,7 +30,9 @@ from opplab.sweep.drivers import (
     OWN_GOVERNORS,
     MachineFacts,
     driver_among,
+    numbered_epp,
     refused_epp,
+    release,
 )
 
 DAEMON = "power-profiles-daemon"
@@ -41,6 +43,10 @@ _DAEMON = {
     "balanced": {"governor": "powersave", "epp": "balance_performance"},
     "performance": {"governor": "performance", "epp": "performance"},
 }
+"""On mains; on battery the preference of balanced is balance_power."""
+_AMD_BOOST_SINCE = (6, 11)
+"""From when on amd-pstate has the file `boost` of each policy (amd-pstate.c:amd_pstate_set_boost(), v6.12): the daemon
+writes 0 as power-saver and otherwise 1 (0.22, ppd-driver-amd-pstate.c:profile_to_cpb_pref())."""
 _SUFFIXES = (".conf", ".ini")
 HINTED = (*ACTIVE, "intel_cpufreq")
 """Drivers that have an energy performance preference, where the processor has one."""
@@ -214,8 +220,8 @@ class _Reader:
             self.note(f"{place}: the machine has no HWP: intel_pstate=no_hwp changes nothing here")
             return
         self.put("no_hwp", True, place)
-        kernel = re.match(r"(\d+)\.(\d+)", str(self.where.base.get("kernel", "")))
-        early = kernel is not None and (int(kernel[1]), int(kernel[2])) < _PASSIVE_SINCE
+        kernel = release(self.where.base.get("kernel", ""))
+        early = kernel is not None and kernel < _PASSIVE_SINCE
         passive = MODES["intel_pstate"]["passive"]
         named = "driver" in {**self.where.base, **self.profile.keys}
         if passive in self.where.on.drivers and not early and not named:
@@ -360,7 +366,8 @@ class _Reader:
         """Name what excludes itself, and give the profile."""
         keys = self.profile.keys
         name = self.profile.name
-        if refused := refused_epp(self.driver, keys):
+        on = {**self.where.base, **keys}
+        if refused := refused_epp(self.driver, keys) or ("epp" in keys and numbered_epp(self.driver, on)):
             del keys["epp"]
             self.note(f"{name}: {refused}")
         for least, most in (("scaling_min_freq", "scaling_max_freq"), ("min_perf_pct", "max_perf_pct")):
@@ -452,6 +459,9 @@ def _of_daemon(name: str, where: _Where) -> PowerProfile:
     if reader.driver and reader.driver not in ACTIVE:
         raise InputError(f"{DAEMON}: {reader.driver} has no energy performance preference, which its profiles set")
     reader.put("epp", keys["epp"], DAEMON)
+    kernel = release(where.base.get("kernel", ""))
+    if reader.driver == "amd-pstate-epp" and (kernel is None or kernel >= _AMD_BOOST_SINCE):
+        reader.put("no_turbo", name == "power-saver", DAEMON)
     return reader.done()
 
 
@@ -636,7 +646,14 @@ def profile_keys() -> list[dict[str, str]]:
         {"of": whose, "setting": form.format(name), "policy key": one.key, "ignored where": one.ignored}
         for whose, form, table in parts
         for name, one in table.items()
-    ] + [{"of": DAEMON, "setting": "[State] Profile", "policy key": "governor, epp", "ignored where": ""}]
+    ] + [
+        {
+            "of": DAEMON,
+            "setting": "[State] Profile",
+            "policy key": "governor, epp, no_turbo",
+            "ignored where": "no_turbo: the driver is not amd-pstate-epp of 6.11 or later",
+        }
+    ]
 
 
 def _tuned(name: str, path: Path, where: _Where) -> PowerProfile:

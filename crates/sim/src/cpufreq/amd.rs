@@ -114,7 +114,6 @@ fn set_limits(cpu: &mut AmdCpu, cluster: &Cluster, policy: &Policy) {
 
 /// The firmware of a CPU, with what `register` asks of it.
 fn firmware(caps: CppcCaps, cpu: &AmdCpu, register: AmdCppcRequest, now_ns: u64) -> Hwp {
-    let max_khz = cpu.freqs.max_khz;
     let levels = HwpCaps {
         highest: caps.highest_perf,
         guaranteed: caps.nominal_perf,
@@ -122,9 +121,23 @@ fn firmware(caps: CppcCaps, cpu: &AmdCpu, register: AmdCppcRequest, now_ns: u64)
         lowest: caps.lowest_perf,
         ..HwpCaps::default()
     };
-    let mut hwp = Hwp::new(levels, (max_khz / caps.highest_perf).max(1), Preference::AMD, now_ns);
+    let mut hwp = Hwp::new(levels, level_khz(caps, cpu), Preference::AMD, now_ns);
     hwp.request = as_hwp(register);
     hwp
+}
+
+/// kHz a performance level.
+fn level_khz(caps: CppcCaps, cpu: &AmdCpu) -> u32 {
+    (cpu.freqs.max_khz / caps.highest_perf).max(1)
+}
+
+/// The clock of the highest level, where `driver` asks a CPU of `cluster` for levels.
+pub(crate) fn highest_khz(cluster: &Cluster, driver: &Cpufreq) -> Option<u32> {
+    let DriverKind::Amd(mode) = driver.driver.kind else { return None };
+    let caps = cluster.cppc.filter(|caps| (1..=255).contains(&caps.highest_perf))?;
+    let register = AmdCppcRequest(u64::from(EPP_AT_BOOT) << 24);
+    let cpu = AmdCpu::init(AmdForm::Limited, mode, &platform(cluster, caps, driver), &register).ok()?;
+    Some(level_khz(caps, &cpu).saturating_mul(caps.highest_perf))
 }
 
 /// The same request in the other interface's register.

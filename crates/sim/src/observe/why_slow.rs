@@ -22,15 +22,17 @@
 
 use std::collections::BTreeMap;
 
-use opplab_kernel::cpufreq::driver::DriverKind;
+use opplab_kernel::cpufreq::driver::{AmdMode, DriverKind};
 use opplab_kernel::cpufreq::facts::{PerfBound, PolicyFacts, RqFacts, SugovOutcome};
+use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
 use opplab_kernel::cpufreq::schedutil::SugovGates;
 use opplab_model::decision::{Decision, GrantLimit};
 use opplab_model::event::{CpuIdx, Event, IDLE_TASK, Metered, Sink, TaskIdx, TaskState};
 use opplab_model::governor::cpuinfo_max_khz;
-use opplab_model::machine::{Cluster, InvarianceSource, Machine};
+use opplab_model::machine::{Cluster, Cpufreq, InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 
+use crate::cpufreq::amd::highest_khz;
 use crate::cpufreq::freq_policy::driver_of;
 use crate::run::gates::Gates;
 use crate::task_energy::TaskEnergy;
@@ -152,7 +154,7 @@ struct PolicyState {
     has_sampled: bool,
     /// The governor is one from outside, with reasons of its own.
     is_custom: bool,
-    /// The firmware chose frequencies.
+    /// The firmware chooses frequencies, or chose one.
     has_firmware: bool,
     /// When a boost for I/O was last in effect.
     boosted_ns: Option<u64>,
@@ -214,6 +216,16 @@ fn set_limit(cluster: &Cluster, policy: &Policy, active: bool) -> Option<u32> {
     (allowed < top_khz).then_some(allowed)
 }
 
+/// Whether the driver's own governor leaves the clock to the firmware's choice.
+fn is_left_to_firmware(driver: &Cpufreq, machine: &Machine, policy: &Policy) -> bool {
+    let chooses = match driver.driver.kind {
+        DriverKind::Amd(AmdMode::Active) => true,
+        DriverKind::IntelActive => !policy.no_hwp && machine.clusters.iter().all(|cluster| cluster.hwp.is_some()),
+        _ => false,
+    };
+    chooses && PstatePolicy::named(&policy.governor) == Some(PstatePolicy::Powersave)
+}
+
 /// Attributes slow time; made for one run.
 #[derive(Debug)]
 pub struct WhySlow {
@@ -222,6 +234,8 @@ pub struct WhySlow {
     tasks: Vec<TaskLife>,
     /// Of each cluster: operating points in kHz, the frequency of its capacity as governors have it, its capacity.
     clusters: Vec<(Vec<u32>, u32, u32)>,
+    /// Of each cluster: the highest clock that its driver can ask for, in kHz; a turbo bin may be a part of a level above.
+    highest_khz: Vec<u32>,
     /// schedutil as the policy's kernel has it.
     gates: SugovGates,
     /// `arch_scale_freq_invariant()`; without it schedutil asks relative to the clock that it has.
@@ -244,12 +258,14 @@ impl WhySlow {
         let machine: &Machine = &case.machine;
         let mut cpus: Vec<CpuState> = (0..machine.nr_cpus()).map(|_| CpuState::default()).collect();
         let mut policies = Vec::new();
+        let driver = driver_of(machine, &case.policy);
+        let has_firmware = is_left_to_firmware(&driver, machine, &case.policy);
         for (cluster, members) in machine.policies() {
             for &cpu in &members {
                 cpus[cpu as usize].policy = policies.len();
                 cpus[cpu as usize].cluster = cluster as usize;
             }
-            policies.push(PolicyState { cpus: members, ..PolicyState::default() });
+            policies.push(PolicyState { cpus: members, has_firmware, ..PolicyState::default() });
         }
         let limits = std::iter::once((0, &case.policy))
             .chain(case.policy.changes.iter().map(|change| (u64::from(change.at_ms) * 1_000_000, &change.policy)));
@@ -266,6 +282,11 @@ impl WhySlow {
             policies,
             tasks: Vec::new(),
             clusters: clusters.collect(),
+            highest_khz: machine
+                .clusters
+                .iter()
+                .map(|cluster| highest_khz(cluster, &driver).unwrap_or(u32::MAX))
+                .collect(),
             gates: case.policy.profile().map_or(SugovGates::V6_12, |profile| profile.sugov_gates()),
             freq_invariant: Gates::new(&case.policy, machine).is_ok_and(|gates| gates.freq_invariant),
             has_freq_ref: machine.invariance == InvarianceSource::FreqChange,
@@ -401,7 +422,7 @@ impl WhySlow {
             let ref_khz = self.gates.capacity_ref_freq(&facts, *ref_khz);
             let raw_khz = self.gates.raw_freq(asked.util, rq.capacity, ref_khz);
             let above = opps.iter().copied().find(|&khz| khz >= raw_khz);
-            let needed = above.or(opps.last().copied()).unwrap_or(0);
+            let needed = above.or(opps.last().copied()).unwrap_or(0).min(self.highest_khz[own.cluster]);
             if stretch.khz >= needed || stretch.ns == 0 {
                 continue;
             }
