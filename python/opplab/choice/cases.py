@@ -144,7 +144,8 @@ class Program:
         ops = {"loop_slots": 0, "nr_own_timers": 0, "phases": [], "ops": [["run", 1, 0], ["exit"]]}
         tasks = [{"name": IDLE, "initial": True, "delay_ns": 2 * length_ns, **place, **ops}]
         own = {key: value for key, value in work.items() if key not in ("metric", "warmup_ns")}
-        return Program([{**base, "benchmark": IDLE, "param": "", "workload": {**own, "tasks": tasks}}], self.about)
+        own |= {"tasks": tasks, "groups": [{**group, "tasks": []} for group in work.get("groups", ())]}
+        return Program([{**base, "benchmark": IDLE, "param": "", "workload": own}], self.about)
 
     def cases(self, settings: Sequence[Setting], labels: Sequence[str], variation: str) -> list[Case]:
         """Give the cases of these settings.
