@@ -194,10 +194,10 @@ def program_of(
     keys : dict
         Keys of the policy that all settings share.
     """
+    from opplab.simulation.fitted import constants_on
     from opplab.simulation.policy import Policy
     from opplab.simulation.simulate import _benchmark_case, build_case
     from opplab.summary.answer import ends
-    from opplab.sweep.fitted import constants_on
 
     load = load_or_trace(workload)
     if isinstance(load, str | Path):
@@ -212,8 +212,7 @@ def program_of(
     fit = constants_on(load.name, on.name, load.params) if isinstance(load, Model) else (None, {})
 
     def based(model: Benchmark) -> list[dict[str, Any]]:
-        whole = Model(model.name, {**fit[1], **model.params})
-        return [json.loads(_benchmark_case(on, whole, policy, length, seed).to_json()) for seed in own_seeds]
+        return [json.loads(_benchmark_case(on, model, policy, length, seed).to_json()) for seed in own_seeds]
 
     if isinstance(load, Model):
         bases = based(load)

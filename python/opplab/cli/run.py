@@ -345,7 +345,7 @@ def _write_experiment(
     folder.mkdir(parents=True, exist_ok=True)
     where = relative(workload, folder) if benchmark is None else workload.name
     if benchmark is not None:
-        from opplab.sweep.fitted import with_calibration
+        from opplab.simulation.fitted import with_calibration
 
         benchmark = with_calibration(benchmark, workload.name, names)
     on = [from_folder(one, folder) for one in machines]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from opplab import _opplab
 from opplab.errors import FormatError, InputError
 from opplab.simulation.cases import Case
+from opplab.simulation.fitted import fit_of
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
 from opplab.simulation.run import Run, check_whole, duration_ns
@@ -39,7 +40,8 @@ def simulate(
     machine : Machine, str or Path
         Or its name, or the path of a ``.toml``.
     workload : Workload, Benchmark, str or Path
-        Or the path of an rt-app file, or the name of a benchmark model, whose constants are then the model's own.
+        Or the path of an rt-app file, or the name of a benchmark model. Constants of a model that are not given are
+        those of its fit on this machine (``opplab list calibrations``); without a fit they are the model's own.
     policy : Policy or str
         Or the name of a governor.
     seconds : float, optional
@@ -92,8 +94,7 @@ def simulate(
         inner = build_case(machine, workload, policy, seconds=seconds, seed=seed)
     if governor is not None or placement is not None:
         inner = inner.with_policies(governor, placement)
-    # A benchmark's own metric has the waits in it; of other programs they are measured, as by `opplab run`.
-    return Run(Case.of(inner), inner, inner.run(check, not isinstance(workload, Benchmark)), machine)
+    return Run(Case.of(inner), inner, inner.run(check, latencies=True), machine)
 
 
 def _check_policy_class(name: str, written: object, method: str) -> None:
@@ -136,9 +137,15 @@ def _policy_without_file() -> Iterator[None]:
 
 
 def _benchmark_case(machine: Machine, workload: Benchmark, policy: Policy, seconds: float, seed: int) -> _opplab.Case:
-    """Give the case of a benchmark model: the only one of an experiment with nothing else in it."""
-    # JSON's numbers, strings and lists are TOML's.
-    params = "".join(f"{name} = {json.dumps(value)}\n" for name, value in workload.params.items())
+    """Give the case of a benchmark model: the only one of an experiment with nothing else in it.
+
+    A constant that is not given is that of the model's fit on this machine, if there is one.
+    """
+    fit = fit_of(workload.name, machine.name)
+    # JSON's numbers, strings and lists are TOML's; a list of one has its name and value in `param`, as of a sweep.
+    params = "".join(f"{name} = {json.dumps([value])}\n" for name, value in workload.params.items())
+    if fit is not None:
+        params += f'calibration = "{fit[0]}"\n'
     text = (
         f'format = 1\nname = "{workload.name}"\nabout = "one run"\nmachine = "this"\nseed = {seed}\niterations = 1\n'
         f'duration = "{duration_ns(seconds)}ns"\n[[policy]]\n{policy._toml()}'
@@ -146,4 +153,6 @@ def _benchmark_case(machine: Machine, workload: Benchmark, policy: Policy, secon
     )
     with _policy_without_file():
         experiment = _opplab.Experiment.parse("policy", text)
+        if fit is not None:
+            experiment.calibrate({fit[0]: (str(fit[1]), fit[2])})
         return experiment.expand({"this": (f"{machine.name}.toml", machine.to_toml())}, {})[0]

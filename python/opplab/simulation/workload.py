@@ -137,13 +137,17 @@ class Workload:
         """
         models = {model["name"]: model for model in _opplab.benchmarks()}
         if name not in models:
-            raise InputError(f"no benchmark is called `{name}`{catalog.nearest(name, list(models))}")
+            raise InputError(f"no benchmark is called `{name}`{catalog.nearest(str(name), list(models))}")
         known = [param["name"] for param in models[name]["params"]]
-        for param in params:
+        given: dict[str, int | str] = {}
+        for param, value in params.items():
             if param not in known:
                 hint = catalog.nearest(param, known) or f" (known: {', '.join(known)})"
                 raise InputError(f"{name} has no parameter `{param}`{hint}")
-        return Benchmark(name, params)
+            if isinstance(value, bool) or not isinstance(value, Integral | str):
+                raise InputError(f"{name} with {param}={value!r}: give one whole number, or a name")
+            given[param] = value if isinstance(value, str) else int(value)
+        return Benchmark(name, given)
 
     @property
     def name(self) -> str:

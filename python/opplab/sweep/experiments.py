@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 from opplab import _opplab, catalog
 from opplab.errors import FormatError, InputError, OpplabError
 from opplab.files import digest_of, read_text, toml_of
+from opplab.simulation import fitted
 from opplab.simulation.cases import Case, measured_time, names_of
-from opplab.sweep import fitted
 from opplab.sweep.missing import unknown_idle
 from opplab.sweep.runner import Tally, Until, run_cases
 from opplab.sweep.store import Store
