@@ -12,7 +12,6 @@ from opplab import _opplab
 from opplab.errors import CaseError, FormatError, InputError
 from opplab.simulation.cases import Case, measured_time
 from opplab.simulation.machine import Machine
-from opplab.simulation.machine import Machine as Described
 from opplab.simulation.workload import Benchmark, Workload, length_of, load_of
 from opplab.simulation.workload import Benchmark as Model
 from opplab.simulation.workload import Workload as Load
@@ -204,7 +203,7 @@ def program_of(
         return _of_trace(machine, Path(load), seconds, seeds, keys)
     if machine is None:
         raise InputError("no machine is given: name one (`opplab list machines`) or give a .toml file")
-    on = machine if isinstance(machine, Described) else Described.load(machine)
+    on = Machine.of(machine)
     length = length_of(load, seconds)
     policy = Policy(**keys)
     own_seeds = list(seeds)
@@ -253,7 +252,7 @@ def _of_trace(
     """Give the work that a trace shows, run again in the closed loop that its self-check is of."""
     from opplab.trace.replayed import assumed, energy_error, self_check, streams_text, whole_text
 
-    on = machine if machine is None or isinstance(machine, Described) else Described.load(machine)
+    on = None if machine is None else Machine.of(machine)
     own_seeds = list(seeds)
     inner, _, _, check, _ = _opplab.replayed_cases(str(path), None if on is None else on._inner, len(own_seeds))
     replayed = [json.loads(one.to_json()) for one in inner]

@@ -25,7 +25,7 @@ from opplab.choice.criteria import (
     needs_latencies,
 )
 from opplab.choice.ranking import Ranking
-from opplab.choice.settings import Setting, grid, labels_of, listed, with_drivers
+from opplab.choice.settings import Setting, grid, labels_of, listed, texts, with_drivers
 from opplab.errors import CaseError, InputError, OpplabError
 from opplab.simulation.cases import Measured
 from opplab.simulation.machine import Machine
@@ -143,8 +143,8 @@ def choose(
     if not goals:
         raise InputError("a choice needs at least one goal")
     check_keys(keys)
-    governors, variants = listed("governors", governors), listed("variants", variants)
-    goals, constraints = listed("goals", goals), listed("constraints", constraints)
+    governors, variants = texts("governors", governors), texts("variants", variants)
+    goals, constraints = texts("goals", goals), texts("constraints", constraints)
     tunables, keys = ({name: listed(name, of) for name, of in given.items()} for given in (tunables or {}, keys))
     shared = dict(policy or {})
     limits = [Constraint.parse(text) for text in constraints if text.strip() != ANY_WORK]

@@ -135,6 +135,15 @@ def listed(name: str, values: Any) -> Sequence[Any]:
     return tuple(values)
 
 
+def texts(name: str, values: Any) -> Sequence[str]:
+    """Give the texts of an option that takes several; one is one."""
+    found = listed(name, values)
+    for one in found:
+        if not isinstance(one, str):
+            raise InputError(f"`{name}` takes texts, not {one!r}")
+    return found
+
+
 def has_tunable(governor: str, tunable: str) -> bool:
     """Report whether a governor has a tunable."""
     return any(row["governor"] == governor and row["name"] == tunable for row in _opplab.governor_tunables())

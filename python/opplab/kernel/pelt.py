@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from operator import index
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -10,14 +12,14 @@ from opplab.errors import InputError
 from opplab.kernel.native import native as _kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy.typing as npt
 
     from opplab.report.notebook import Picture
 
 
 NICE_0_WEIGHT = 1024 << 10
+PID_MAX_LIMIT = 4 << 20
+"""Tasks that a kernel can have (include/linux/threads.h, v6.12)."""
 ON_RQ = 1
 """Activity of a task: it is queued or runs."""
 RUNNING = 2
@@ -58,6 +60,8 @@ def plot_signals(times_ns: npt.ArrayLike, signals: Mapping[str, npt.ArrayLike]) 
     """
     from opplab.report.notebook import curves
 
+    if not isinstance(signals, Mapping):
+        raise InputError(f"signals are a mapping of names to arrays, not {type(signals).__name__}")
     times_ms = _times(times_ns) / 1e6
     lines = {name: np.asarray(values).tolist() for name, values in signals.items()}
     for name, values in lines.items():
@@ -209,6 +213,13 @@ class PeltBatch(_kernel.PeltBatch):
     """
 
     __slots__ = ()
+
+    def __new__(  # noqa: D102
+        cls, n: int, *, now_ns: int = 0, weight: int = NICE_0_WEIGHT, half_life: int = 32
+    ) -> Self:
+        if index(n) > PID_MAX_LIMIT:
+            raise InputError(f"{n} tasks are more than a kernel can have, {PID_MAX_LIMIT}")
+        return super().__new__(cls, n, now_ns=now_ns, weight=weight, half_life=half_life)
 
 
 class SchedAvg(_kernel.SchedAvg):

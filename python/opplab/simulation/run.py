@@ -225,7 +225,10 @@ class Run:
 
 
 def _between_ns(every_s: float) -> int:
-    return duration_ns(every_s, "every_s", "a time of {} s between readings")
+    between_ns = duration_ns(every_s, "every_s", "a time of {} s between readings")
+    if between_ns < 1000:
+        raise InputError(f"a time of {every_s:g} s between readings is too short: give at least 1 us")
+    return between_ns
 
 
 def check_number(name: str, value: object) -> None:

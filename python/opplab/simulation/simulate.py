@@ -82,7 +82,7 @@ def simulate(
     for name, written, method in (("governor", governor, "update"), ("placement", placement, "select")):
         _check_policy_class(name, written, method)
     check_whole("seed", seed)
-    machine = machine if isinstance(machine, Machine) else Machine.load(machine)
+    machine = Machine.of(machine)
     policy = policy if isinstance(policy, Policy) else Policy(governor=policy)
     if governor is not None:
         policy = _in_place_of_schedutil(policy, governor)

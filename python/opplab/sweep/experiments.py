@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -113,6 +114,8 @@ class Experiment:
         inner.calibrate(fits)
         for fit, text in fits.values():
             fitted.check(text, Path(fit))
+        if params is not None and not isinstance(params, Mapping):
+            raise InputError(f"`params` is a mapping of (workload, parameter) to whole numbers, not {params!r}")
         for (workload, param), value in (params or {}).items():
             inner.set_param(workload, param, value)
         machines: dict[str, tuple[str, str]] = {}
@@ -133,6 +136,8 @@ class Experiment:
         asked = {"iterations": iterations, "seed": seed, "seconds": seconds, "until-ci": until_ci}
         made.adjusted = {option: value for option, value in asked.items() if value is not None}
         if until_ci is not None:
+            if not isinstance(until_ci, Real):
+                raise InputError(f"`until_ci`: give a number of percent, not {until_ci!r}")
             if not 0 < until_ci <= 100:
                 raise InputError(f"an interval of {until_ci:g} % is not possible: give more than 0 and at most 100")
             made.until = Until(until_ci, made.pairs, **({} if made.until is None else made.until.rest()))
