@@ -270,7 +270,9 @@ class Frame(Source):
             dated = _complete(dates)
             by_date = dated and (self._share_dates or not _complete(seeds))
             keys, keyed_by = (dates, "dates") if by_date else (seeds if _complete(seeds) else None, "seeds")
-            if iterations is not None and keys is not None and (by_date or set(iterations) == {None}):
+            # Runs of other seeds with one number, as `simulate` makes them, are iterations of their own.
+            each = iterations is not None and (set(iterations) == {None} or _of_iterations(iterations, keys) is None)
+            if iterations is not None and keys is not None and (by_date or each):
                 iterations = keys  # noqa: PLW2901 - each seed, each date is an iteration
             elif iterations is not None and dated:
                 # Numbers of iterations begin anew on each date.
