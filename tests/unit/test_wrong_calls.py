@@ -144,3 +144,16 @@ def test_tables_of_a_machine_that_are_changed_make_another_machine() -> None:
     ]
     assert joules[0] == joules[1]
     assert joules[2] == pytest.approx(2 * joules[0])
+
+
+@pytest.mark.parametrize("seed", [2**63, 2**64 - 1])
+def test_every_seed_that_is_not_refused_runs(seed: int) -> None:
+    """Of a benchmark seeds from 2^63 on were refused; a choice that came to 2^64 ended with an OverflowError."""
+    for load in (WORK, "hackbench"):
+        assert opplab.simulate("juno-r2", load, seconds=0.02, seed=seed).metrics["seed"].to_list()[0] == seed
+    asked: dict[str, Any] = {"seconds": 0.05, "uncertainty": 0, "jobs": 1, "governors": ["schedutil", "performance"]}
+    found = opplab.choose("juno-r2", WORK, seed=seed, iterations=2, **asked)
+    runs = [opplab.simulate("juno-r2", WORK, seconds=0.05, seed=one) for one in (seed, (seed + 1) % 2**64)]
+    joules = [run.metrics.filter(metric="energy")["value"].item() for run in runs]
+    schedutil = next(option for option in found.options if option.label == "schedutil")
+    assert schedutil.parts["energy"].value == pytest.approx(sum(joules) / 2)

@@ -149,7 +149,9 @@ def choose(
     shared = dict(policy or {})
     limits = [Constraint.parse(text) for text in constraints if text.strip() != ANY_WORK]
     whole = all(text.strip() != ANY_WORK for text in constraints)
-    program = program_of(machine, workload, seconds=seconds, seeds=range(seed, seed + iterations), keys=shared)
+    # As in a sweep, the seed after the largest is 0.
+    seeds = [(seed + iteration) % 2**64 for iteration in range(iterations)]
+    program = program_of(machine, workload, seconds=seconds, seeds=seeds, keys=shared)
     check(goals, limits, program.metric)
     # A benchmark's own metric has the waits in it; of other programs they are shown, whatever the goals are.
     latencies = program.model is None or needs_latencies([*goals, *(limit.metric for limit in limits)])

@@ -147,12 +147,14 @@ def _benchmark_case(machine: Machine, workload: Benchmark, policy: Policy, secon
     if fit is not None:
         params += f'calibration = "{fit[0]}"\n'
     text = (
-        f'format = 1\nname = "{workload.name}"\nabout = "one run"\nmachine = "this"\nseed = {seed}\niterations = 1\n'
+        f'format = 1\nname = "{workload.name}"\nabout = "one run"\nmachine = "this"\niterations = 1\n'
         f'duration = "{duration_ns(seconds)}ns"\n[[policy]]\n{policy._toml()}'
         f'[[workload]]\nlabel = "{workload.name}"\nbenchmark = "{workload.name}"\n{params}'
     )
     with _policy_without_file():
         experiment = _opplab.Experiment.parse("policy", text)
+        # Seeds may be larger than TOML's numbers.
+        experiment.adjust(seed=seed)
         if fit is not None:
             experiment.calibrate({fit[0]: (str(fit[1]), fit[2])})
         return experiment.expand({"this": (f"{machine.name}.toml", machine.to_toml())}, {})[0]
