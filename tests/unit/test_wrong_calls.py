@@ -79,6 +79,8 @@ def test_a_run_names_what_is_wrong(given: dict[str, Any], words: str) -> None:
         (lambda run: opplab.choose("juno-r2", WORK, constraints=(1,)), "`constraints` takes texts, not 1"),
         (lambda run: kernel.plot_signals([1], [2]), "signals are a mapping of names to arrays, not list"),
         (lambda run: kernel.PeltBatch(2**31), "2147483648 tasks are more than a kernel can have"),
+        (lambda run: opplab.explain(3, cpu=0), "what is explained is a Run, .* not 3"),
+        (lambda run: opplab.Experiment.load("juno-eas", iterations=2**40), "`iterations` must be at most 1000000"),
         (lambda run: opplab.Workload.benchmark(3), "no benchmark is called `3`"),
     ],
 )
@@ -93,6 +95,15 @@ def test_numbers_of_numpy_are_numbers(run: opplab.Run) -> None:
     work = opplab.Workload.periodic(np.int64(2), run_us=np.int64(800), period_us=np.int64(16000))  # type: ignore[arg-type]
     again = opplab.simulate("juno-r2", work, seconds=np.float64(0.1), seed=np.int64(1))  # type: ignore[arg-type]
     assert again.fingerprint == run.fingerprint
+    given = opplab.Policy(hz=np.int64(250), eas=np.bool_(True), tunables={"rate_limit_us": np.int64(500)})
+    assert given == opplab.Policy(hz=250, eas=True, tunables={"rate_limit_us": 500})
+    with pytest.raises(opplab.InputError, match="the key `hz` of a policy is nan"):
+        opplab.Policy(hz=np.float64("nan"))
+    asked: dict[str, Any] = {"governors": ["schedutil"], "seconds": 0.05, "iterations": 2, "uncertainty": 0, "jobs": 1}
+    ours, plain = (opplab.choose("juno-r2", WORK, hz=hz, **asked) for hz in (np.array([250, 1000]), [250, 1000]))
+    assert ours.to_json() == plain.to_json()
+    tables = opplab.Machine.load("juno-r2").tree
+    assert opplab.Machine.from_tree(tables | {"floor_uw": np.int64(5)}).tree["floor_uw"] == 5
     assert str(again.plot(start=np.float32(0.05)))  # type: ignore[arg-type]
 
 

@@ -27,6 +27,7 @@ from opplab.choice.criteria import (
 from opplab.choice.ranking import Ranking
 from opplab.choice.settings import Setting, grid, labels_of, listed, texts, with_drivers
 from opplab.errors import CaseError, InputError, OpplabError
+from opplab.files import plain
 from opplab.simulation.cases import Measured
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy, check_keys
@@ -146,7 +147,7 @@ def choose(
     governors, variants = texts("governors", governors), texts("variants", variants)
     goals, constraints = texts("goals", goals), texts("constraints", constraints)
     tunables, keys = ({name: listed(name, of) for name, of in given.items()} for given in (tunables or {}, keys))
-    shared = dict(policy or {})
+    shared = {key: plain(value) for key, value in (policy or {}).items()}
     limits = [Constraint.parse(text) for text in constraints if text.strip() != ANY_WORK]
     whole = all(text.strip() != ANY_WORK for text in constraints)
     # As in a sweep, the seed after the largest is 0.
@@ -315,7 +316,7 @@ def unfit(
     """Give those of a choice's variants that a machine cannot have, and why."""
     if not variants:
         return {}
-    shared = dict(policy or {})
+    shared = {key: plain(value) for key, value in (policy or {}).items()}
     try:
         program = program_of(machine, workload, seconds=seconds, seeds=[SEED], keys=shared)
     except OpplabError:

@@ -11,6 +11,7 @@ from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.cpulist import cpus_in
 from opplab.errors import InputError
+from opplab.files import plain
 from opplab.sweep.drivers import MODE_OF, driver_names, driver_under, drivers_of, has_epp, refused_epp
 from opplab.sweep.variants import Variant, labels_apart
 
@@ -128,11 +129,12 @@ def listed(name: str, values: Any) -> Sequence[Any]:
     >>> listed("hz", [250, 1000]), listed("hz", 250), listed("kernel", "6.6")
     ((250, 1000), (250,), ('6.6',))
     """
+    values = plain(values)
     if isinstance(values, str | int | float):
         return (values,)
     if not isinstance(values, Iterable) or isinstance(values, Mapping):
         raise InputError(f"`{name}` takes a list of values, not {values!r}")
-    return tuple(values)
+    return tuple(map(plain, values))
 
 
 def texts(name: str, values: Any) -> Sequence[str]:

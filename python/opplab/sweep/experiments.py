@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from opplab.sweep.constants import Constants
 
 
+ITERATIONS_MAX = 1_000_000
+"""Of an experiment's file (crate `model`, `experiment.rs`), and so of what replaces them."""
+
+
 def seconds_of(manifest: Mapping[str, Any]) -> float | None:
     """Give the length that a sweep was run with instead of its file's, in s; nothing if each workload had its own.
 
@@ -104,6 +108,8 @@ class Experiment:
         for key, value, least in (("iterations", iterations, 1), ("seed", seed, 0)):
             if value is not None:
                 check_whole(key, value, least)
+        if (iterations or 0) > ITERATIONS_MAX:
+            raise InputError(f"`iterations` must be at most {ITERATIONS_MAX}, not {iterations}")
         inner.adjust(iterations, seed, None if seconds is None else duration_ns(seconds))
         if inner.background:
             from opplab.trace.learn import background

@@ -441,9 +441,9 @@ class Trace:
         """
         first, length = self.info["start_ns"], self.info["duration_ns"]
         for name, value in (("seconds", seconds), ("start", start)):
-            if value is not None and not (isinstance(value, Real) and isfinite(value)):
+            if value is not None and not (isinstance(value, Real) and isfinite(value * 1e9)):
                 raise InputError(f"`{name}`: give a number of seconds, not {value!r}")
-        window = min(round(seconds * 1e9), length)
+        window = round(min(seconds * 1e9, length))
         start_ns = first + (length - window) // 2 if start is None else round(start * 1e9)
         if window < 1 or not first <= start_ns < first + length:
             what = f"a picture of {seconds:g} s" if window < 1 else f"{start:g} s"
