@@ -1,5 +1,7 @@
 """`opplab.kernel`: the bindings say what the crate says, refuse what does not fit, and print their state."""
 
+import gzip
+import json
 import random
 from pathlib import Path
 
@@ -243,6 +245,42 @@ def test_teo_is_the_kernels() -> None:
     of = {version: chosen(kernel.Teo(states, kernel=version)) for version in ("6.1", "6.12", "6.15")}
     assert of == {version: chosen(kernel.IdleGovernor("teo", states, kernel=version)) for version in of}
     assert len({tuple(one) for one in of.values()}) == 3
+
+
+@pytest.mark.parametrize("name", ["menu", "teo"])
+def test_every_decision_of_the_vectors_is_made_from_python(name: str) -> None:
+    """States that the driver refused could not be reported: menu went by a sleep that was none."""
+    refused = 0
+    vectors = Path(__file__).parents[2] / "crates" / "verify" / "vectors"
+    with gzip.open(vectors / f"cpuidle_{name}.jsonl.gz", "rt") as file:
+        for whole in map(json.loads, file):
+            init = whole["init"]
+            states = [(state[0], state[1], bool(state[2])) for state in init["states"]]
+            governor = kernel.IdleGovernor(name, states, tick_ns=init["tick_ns"])
+            for step in whole["steps"]:
+                facts, end = step["in"], step["reflect"]
+                chosen = governor.select(
+                    facts["clock"],
+                    sleep_length_ns=facts["sleep_length"],
+                    delta_tick_ns=facts["delta_tick"],
+                    latency_req_ns=facts["latency_req"],
+                    disabled=facts["disabled"],
+                    tick_stopped=bool(facts["tick_stopped"]),
+                )
+                assert chosen == (step["out"]["idx"], bool(step["out"]["stop_tick"]))
+                if end is None:
+                    refused += 1
+                    governor.reject()
+                    continue
+                how = {key: bool(end[key]) for key in ("got_tick", "poll_time_limit")}
+                governor.reflect(end["clock"], index=end["idx"], residency_ns=end["residency_ns"], **how)
+    assert refused or name == "teo"
+
+
+def test_points_of_an_energy_model_may_be_an_array() -> None:
+    points = [(500_000, 50_000), (1_000_000, 200_000)]
+    ours, plain = (kernel.EnergyModel(one, cpus=[0, 1], capacity=400) for one in (np.array(points), points))
+    assert ours.states == plain.states
 
 
 def test_states_can_be_printed() -> None:
