@@ -83,14 +83,26 @@ def _times(times_ns: npt.ArrayLike) -> npt.NDArray[np.uint64]:
     return np.ascontiguousarray(array, dtype=np.uint64)
 
 
-def _activity(running: npt.ArrayLike, runnable: npt.ArrayLike | None) -> npt.NDArray[np.uint8]:
-    runs = np.asarray(running)
-    if runs.dtype != np.bool_:
-        runs = runs != 0
+def _yes_or_no(name: str, given: npt.ArrayLike, times: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Give whether it did so in each row; an unknown is neither."""
+    array = np.asarray(given)
+    if array.shape != times.shape:
+        raise InputError(f"the arrays differ in length: {name} has the shape {array.shape}, times_ns {times.shape}")
+    if array.dtype == np.bool_:
+        return array
+    if array.size and (array.dtype.kind not in "uif" or np.isnan(array).any()):
+        raise InputError(f"{name} holds {array.dtype} that is neither true nor false")
+    return array != 0
+
+
+def _activity(
+    running: npt.ArrayLike, runnable: npt.ArrayLike | None, times: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.uint8]:
+    runs = _yes_or_no("running", running, times)
     if runnable is None:
         # 0 or 3: queued and running.
         return np.multiply(runs.view(np.uint8), ON_RQ | RUNNING, dtype=np.uint8)
-    queued = np.asarray(runnable).astype(bool) | runs
+    queued = _yes_or_no("runnable", runnable, times) | runs
     return np.ascontiguousarray(queued.astype(np.uint8) | (runs.astype(np.uint8) << 1))
 
 
@@ -154,7 +166,7 @@ def pelt(
     [512, 768, 992]
     """
     times = _times(times_ns)
-    activity = _activity(running, runnable)
+    activity = _activity(running, runnable, times)
     if half_life not in (8, 16, 32):
         raise InputError(f"no half-life of {half_life} periods (there are 8, 16, 32)")
     if not 1 <= capacity <= 1024:
