@@ -47,7 +47,7 @@ class Machine:
     @classmethod
     def of(cls, machine: Machine | str | Path) -> Machine:
         """Give the machine itself, or load the one of that name or path."""
-        return machine if isinstance(machine, cls) else cls.load(machine)
+        return machine if isinstance(machine, Machine) else cls.load(machine)
 
     @classmethod
     def parse(cls, text: str, *, file: str = "<text>") -> Machine:
