@@ -104,6 +104,7 @@ def test_sixteen_slots_of_the_talk() -> None:
         (lambda: kernel.Schedutil([1000], gates={"headrom": "x"}), "unknown gate"),
         (lambda: kernel.Schedutil([1000]).update(0, 0, cpu=1), "CPU 1 is not in the policy"),
         (lambda: kernel.Schedutil([1000]).update(0, 0, util_rd=1), "unknown fact `util_rd`"),
+        (lambda: kernel.Schedutil([1000, 2000]).set_limits(2000, 1000), "2000 kHz is above the upper one, 1000 kHz"),
         (lambda: kernel.EnergyModel([], cpus=[0]), "no state"),
         (lambda: kernel.EnergyModel([(5, 1), (4, 1)], cpus=[0]), "does not increase"),
         (lambda: kernel.freq_max_ratio("middle", base_khz=1), "unknown f_max variant"),
