@@ -581,8 +581,7 @@ def _run_files(experiment: Experiment, store: Store, *, pages: bool) -> list[str
     from opplab.simulation.run import Run
 
     case = experiment.cases[0]
-    inner = experiment.find(case.hash)
-    run = Run(case, inner, inner.run(False), experiment.machine_of(case.machine))
+    run = Run(case.inner, case.inner.run(False), experiment.machine_of(case.machine))
     if pages:
         run.to_perfetto(store.path / "run.pftrace")
         run.view(store.path / "run.html")

@@ -111,6 +111,9 @@ class Machine:
         own = [one for one in power if "package" not in one.key]
         return [Machine.from_tree(with_draw(tree, own, [share] * len(own))) for share in (0.0, 1.0) if own]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Machine.parse, (self.to_toml(),)
+
     def _repr_html_(self) -> str:
         from opplab.report.notebook import card
         from opplab.report.topology import picture

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from opplab import _opplab
 from opplab.errors import FormatError, InputError
-from opplab.simulation.cases import Case
 from opplab.simulation.fitted import fit_of
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
@@ -94,7 +93,7 @@ def simulate(
         inner = build_case(machine, workload, policy, seconds=seconds, seed=seed)
     if governor is not None or placement is not None:
         inner = inner.with_policies(governor, placement)
-    return Run(Case.of(inner), inner, inner.run(check, latencies=True), machine)
+    return Run(inner, inner.run(check, latencies=True), machine, governor, placement)
 
 
 def _check_policy_class(name: str, written: object, method: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab, catalog
 from opplab.errors import InputError
@@ -175,6 +175,9 @@ class Workload:
         names = ["task", "phase", "line", "column", "key", "event"]
         return pl.DataFrame(self._inner.events(), schema=names, orient="row")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _parsed, (self._source,)
+
     def _repr_html_(self) -> str:
         from opplab.report.notebook import card
 
@@ -184,3 +187,8 @@ class Workload:
 
     def __repr__(self) -> str:
         return f"Workload({self.name!r}, events={self._inner.nr_events})"
+
+
+def _parsed(source: dict[str, str]) -> Workload:
+    """Make a workload anew in another process."""
+    return Workload.parse(**source)
