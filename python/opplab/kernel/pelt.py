@@ -92,7 +92,8 @@ def _yes_or_no(name: str, given: npt.ArrayLike, times: npt.NDArray[np.uint64]) -
         return array
     if array.size and (array.dtype.kind not in "uif" or np.isnan(array).any()):
         raise InputError(f"{name} holds {array.dtype} that is neither true nor false")
-    return array != 0
+    found: npt.NDArray[np.bool_] = array != 0
+    return found
 
 
 def _activity(
