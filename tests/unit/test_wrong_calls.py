@@ -81,6 +81,10 @@ def test_a_run_names_what_is_wrong(given: dict[str, Any], words: str) -> None:
         (lambda run: kernel.PeltBatch(2**31), "2147483648 tasks are more than a kernel can have"),
         (lambda run: opplab.explain(3, cpu=0), "what is explained is a Run, .* not 3"),
         (lambda run: opplab.Experiment.load("juno-eas", iterations=2**40), "`iterations` must be at most 1000000"),
+        (
+            lambda run: opplab.Workload.periodic(2**40, run_us=1, period_us=9),
+            "1099511627776 threads; at most 100000 can be",
+        ),
         (lambda run: opplab.Workload.benchmark(3), "no benchmark is called `3`"),
     ],
 )

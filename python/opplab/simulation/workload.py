@@ -30,6 +30,9 @@ class Benchmark:
         return " ".join([self.name, *(f"{name} {value}" for name, value in self.params.items())])
 
 
+THREADS_MAX = 100_000
+"""Of a workload file (crate `model`, `rtapp/syntax.rs`)."""
+
 DEFAULT_S = 10.0
 """Simulated time where neither a workload nor the user gives one."""
 
@@ -122,6 +125,8 @@ class Workload:
                 raise InputError(f"periodic tasks with {key}={value!r}: give a whole number")
             if value < 1:
                 raise InputError(f"periodic tasks with {key}={value} do nothing: give at least 1")
+        if tasks > THREADS_MAX:
+            raise InputError(f"{tasks} threads; at most {THREADS_MAX} can be simulated")
         timer = {"ref": "unique", "period": int(period_us)}
         each = {f"{name}{number}": {"run": int(run_us), "timer": timer} for number in range(tasks)}
         return cls.parse(json.dumps({"tasks": each}), name=name, file=f"<{name}>")
