@@ -11,6 +11,7 @@ import opplab
 from opplab import catalog
 from opplab.agreement import calibration
 from opplab.choice.cases import program_of
+from opplab.choice.settings import Setting
 from opplab.cli.options import load_of
 from opplab.errors import InputError
 from opplab.simulation import fitted
@@ -117,3 +118,20 @@ def test_a_parameter_of_a_run_has_one_value(value: object) -> None:
         opplab.Workload.benchmark("hackbench", groups=value)  # type: ignore[arg-type]
     given = opplab.Workload.benchmark("hackbench", groups=np.int64(2))  # type: ignore[arg-type]
     assert given == opplab.Workload.benchmark("hackbench", groups=2)
+
+
+def test_draws_of_constants_are_of_the_same_point() -> None:
+    """What was drawn has no place in `param`: its runs would be another point's, and the draws without them."""
+    load = opplab.Workload.benchmark("tbench", clients=2)
+    program = program_of("epyc-7742-2s", load, seconds=0.7, seeds=[1], keys={})
+    constants = program.constants(lambda one: one.cases([Setting(())], [""], "none"))
+    assert constants is not None
+    assert constants.values
+    (own,), drawn, (moved,) = (
+        program.cases([Setting(())], [""], "none"),
+        list(constants.rebuilt(constants.values)),
+        list(constants.rebuilt({key: 2 * value for key, value in constants.values.items()})),
+    )
+    assert [one.json for one in drawn] == [own.json], "the fit's own values"
+    assert (moved.machine, moved.benchmark, moved.param) == (own.machine, own.benchmark, "clients=2")
+    assert moved.json != own.json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ class Program:
     energy_error : float
         How far the replay's energy is off the recording's, in percent; 0 where that is not known.
     based : callable, optional
-        What makes such bases of the model with other parameters.
+        What makes such bases of the model with other constants.
     recorded : dict of bool
         Of a recording: ``fixed_speed``, whether its CPUs ran as fast at every clock, so that clocks cannot be ranked by
         it; ``assumed_power``, whether the watts are assumed, in no draw.
@@ -59,7 +59,7 @@ class Program:
     bases: list[dict[str, Any]]
     about: list[tuple[str, str]]
     model: Benchmark | None = None
-    based: Callable[[Benchmark], list[dict[str, Any]]] | None = None
+    based: Callable[[Mapping[str, int]], list[dict[str, Any]]] | None = None
     check: Sequence[str] = ()
     recorded: Mapping[str, bool] = field(default_factory=dict)
     sources: str = ""
@@ -108,8 +108,7 @@ class Program:
             return None
 
         def rebuilt(values: Mapping[tuple[str, str], int]) -> Iterable[Case]:
-            params = {**model.params, **{name: value for (_, name), value in values.items()}}
-            return cases_of(Program(based(replace(model, params=params)), self.about))
+            return cases_of(Program(based({name: value for (_, name), value in values.items()}), self.about))
 
         name, fitted = self.fit
         found = [
@@ -210,14 +209,14 @@ def program_of(
 
     fit = constants_on(load.name, on.name, load.params) if isinstance(load, Model) else (None, {})
 
-    def based(model: Benchmark) -> list[dict[str, Any]]:
-        return [json.loads(_benchmark_case(on, model, policy, length, seed).to_json()) for seed in own_seeds]
+    def based(constants: Mapping[str, int]) -> list[dict[str, Any]]:
+        if isinstance(load, Model):
+            made = [_benchmark_case(on, load, policy, length, seed, constants) for seed in own_seeds]
+        else:
+            made = [build_case(on, load, policy, seconds=length, seed=seed) for seed in own_seeds]
+        return [json.loads(inner.to_json()) for inner in made]
 
-    if isinstance(load, Model):
-        bases = based(load)
-    else:
-        made = (build_case(on, load, policy, seconds=length, seed=seed) for seed in own_seeds)
-        bases = [json.loads(inner.to_json()) for inner in made]
+    bases = based({})
     about = [("machine", on.name), ("workload", load.label if isinstance(load, Model) else load.name)]
     about.append(("simulated time", ("at most " if ends(bases[0]["workload"]) else "") + _time(bases)))
     about.append(("kernel profile", bases[0]["policy"]["kernel"]))

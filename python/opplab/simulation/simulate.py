@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from opplab import _opplab
@@ -135,14 +136,23 @@ def _policy_without_file() -> Iterator[None]:
         raise InputError(str(error).split(": ", 1)[1]) from None
 
 
-def _benchmark_case(machine: Machine, workload: Benchmark, policy: Policy, seconds: float, seed: int) -> _opplab.Case:
+def _benchmark_case(
+    machine: Machine,
+    workload: Benchmark,
+    policy: Policy,
+    seconds: float,
+    seed: int,
+    constants: Mapping[str, int | str] = MappingProxyType({}),
+) -> _opplab.Case:
     """Give the case of a benchmark model: the only one of an experiment with nothing else in it.
 
-    A constant that is not given is that of the model's fit on this machine, if there is one.
+    A constant that is neither a parameter nor in `constants` is that of the model's fit on this machine, if there is
+    one. The parameters alone name the case in `param`, whatever the constants are.
     """
     fit = fit_of(workload.name, machine.name)
     # JSON's numbers, strings and lists are TOML's; a list of one has its name and value in `param`, as of a sweep.
     params = "".join(f"{name} = {json.dumps([value])}\n" for name, value in workload.params.items())
+    params += "".join(f"{name} = {json.dumps(value)}\n" for name, value in constants.items())
     if fit is not None:
         params += f'calibration = "{fit[0]}"\n'
     text = (
