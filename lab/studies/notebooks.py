@@ -172,7 +172,8 @@ def run(name: str) -> str:
     notebook = nbformat.reads(json.dumps(plain(name)), as_version=4)  # type: ignore[no-untyped-call, unused-ignore]
     with TemporaryDirectory() as folder:
         os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-        NotebookClient(notebook, timeout=300, resources={"metadata": {"path": folder}}).execute()
+        where = {"metadata": {"path": folder}}
+        NotebookClient(notebook, timeout=300, resources=where, coalesce_streams=True).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
     notebook.metadata.pop("language_info", None)

@@ -184,10 +184,23 @@ def decoded(data: bytes, path: Path, what: str) -> str:
         raise FormatError(message, file=str(path), line=line, column=column) from None
 
 
+def plain(value: Any) -> Any:
+    """Give a number or an array of numpy as Python's own; anything else as it is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plain(np.int64(250)), plain(np.array([1, 2])), plain("performance")
+    (250, [1, 2], 'performance')
+    """
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
 def toml_value(value: Any) -> str:
     """Give a value as TOML writes it."""
     import json
 
+    value = plain(value)
     if isinstance(value, Mapping):
         return f"{{ {', '.join(f'{json.dumps(str(key))} = {toml_value(one)}' for key, one in value.items())} }}"
     if isinstance(value, list | tuple):

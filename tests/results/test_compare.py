@@ -24,6 +24,7 @@ from opplab.comparison.sources import open_source, to_frame
 from opplab.comparison.tables import FORMATS, render
 from opplab.errors import InputError
 from opplab.runs import Run, Series
+from opplab.simulation.simulate import simulate
 from opplab.summary.answer import paired_change, points
 from opplab.summary.compared import report
 from opplab.summary.publish import mean_rows
@@ -958,3 +959,32 @@ def test_perf_bench_writes_separators_and_units(tmp_path):
     (table,) = compare([tmp_path / name for name in ("a.txt", "b.txt", "c.txt")])
     changes = {row.operation: [cell.change for cell in row.cells[1:]] for row in table.rows}
     assert changes == {"time": [50, None], "usecs/op": [50, 50], "ops/sec": [100, 100]}
+
+
+def test_runs_from_python_are_compared_as_those_of_the_command(tmp_path: Path) -> None:
+    """Each had iteration 0: three seeds stood for three values of one iteration, of samples that were not paired."""
+    task = {"instance": 3, "loop": -1, "run": 900, "timer": {"ref": "unique", "period": 8000}}
+    load = tmp_path / "load.json"
+    load.write_text(json.dumps({"tasks": {"periodic": task}, "global": {"calibration": "CPU0"}}))
+    asked = ("-m", "juno-r2", "--governor", "schedutil,performance", "--seconds", "0.3", "--iterations", "3")
+    answered("run", load, *asked, "--no-report", "-o", tmp_path / "out")
+    runs = [
+        pl.DataFrame(simulate("juno-r2", load, governor, seconds=0.3, seed=seed).metrics)
+        for governor in ("schedutil", "performance")
+        for seed in (1, 2, 3)
+    ]
+    ours, commands = (
+        compare(source, baseline="schedutil") for source in (pl.concat(runs), tmp_path / "out" / "results.parquet")
+    )
+    assert "paired by shared seeds" in ours[0].method
+    assert ours[0].method == commands[0].method
+    assert ours.to_frame().equals(commands.to_frame())
+    own = {
+        name: frame.filter(metric="energy")["value"].to_list()
+        for (name,), frame in pl.concat(runs).group_by("policy", maintain_order=True)
+    }
+    by_hand = scipy.stats.ttest_rel(np.log(own["performance"]), np.log(own["schedutil"])).confidence_interval()
+    change = next(cell for row in ours[0].rows for cell in row.cells if cell.ratio_low is not None)
+    # Of the ratio of means, which is nearly the mean of ratios.
+    by_ratios = (math.exp(by_hand.low), math.exp(by_hand.high))
+    assert (change.ratio_low, change.ratio_high) == pytest.approx(by_ratios, rel=0.01)

@@ -3,14 +3,18 @@
 import json
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
+import opplab
 from opplab import catalog
 from opplab.agreement import calibration
 from opplab.choice.cases import program_of
+from opplab.choice.settings import Setting
 from opplab.cli.options import load_of
 from opplab.errors import InputError
-from opplab.sweep import fitted
+from opplab.simulation import fitted
 from opplab.sweep.experiments import Experiment
 
 from calls import answered
@@ -78,3 +82,56 @@ def test_every_command_runs_a_calibrated_benchmark_on_the_disk_of_its_fit(
         name for _, name in Experiment.load(tmp_path / "out---param-disk-rotary/experiment.toml").constants().values
     }
     assert not {name for name in free if name.startswith("disk")}
+
+
+@pytest.mark.parametrize(
+    ("machine", "name", "params", "seconds"),
+    [
+        ("epyc-7742-2s", "tbench", {"clients": 4}, 0.7),
+        ("juno-r2", "hackbench", {"groups": 1}, None),
+        ("sm8250", "hackbench", {"groups": 1, "loops": 200}, None),
+        ("broadwell-80x-numa", "dbench", {"clients": 2, "disk": "nvme"}, 1.2),
+    ],
+    ids=["fitted there", "to its end", "not fitted there", "on another disk"],
+)
+def test_a_run_in_python_has_every_row_of_the_command(
+    machine: str, name: str, params: dict[str, int | str], seconds: float | None, tmp_path: Path
+) -> None:
+    """`simulate` took the model's own constants, measured no latencies, and left the parameters out of `param`."""
+    words = [word for key, value in params.items() for word in ("--param", f"{key}={value}")]
+    length = () if seconds is None else ("--seconds", str(seconds))
+    answered(
+        "run", name, "-m", machine, "--iterations", "1", "--no-report", "-o", str(tmp_path / "out"), *words, *length
+    )
+    commands = pl.read_parquet(tmp_path / "out" / "results.parquet").drop("experiment")
+    run = opplab.simulate(machine, opplab.Workload.benchmark(name, **params), seconds=seconds)
+    ours = pl.DataFrame(run.metrics).drop("experiment")
+    assert ours.equals(commands)
+    assert "latency_p99" in ours["metric"].to_list()
+    assert set(ours["param"]) == {" ".join(f"{key}={value}" for key, value in params.items())}
+
+
+@pytest.mark.parametrize("value", [[1, 2], True, 1.5, None, float("nan"), {}])
+def test_a_parameter_of_a_run_has_one_value(value: object) -> None:
+    """Of a list `simulate` silently took the first."""
+    with pytest.raises(InputError, match=r"hackbench with groups=.*: give one whole number, or a name"):
+        opplab.Workload.benchmark("hackbench", groups=value)  # type: ignore[arg-type]
+    given = opplab.Workload.benchmark("hackbench", groups=np.int64(2))  # type: ignore[arg-type]
+    assert given == opplab.Workload.benchmark("hackbench", groups=2)
+
+
+def test_draws_of_constants_are_of_the_same_point() -> None:
+    """What was drawn has no place in `param`: its runs would be another point's, and the draws without them."""
+    load = opplab.Workload.benchmark("tbench", clients=2)
+    program = program_of("epyc-7742-2s", load, seconds=0.7, seeds=[1], keys={})
+    constants = program.constants(lambda one: one.cases([Setting(())], [""], "none"))
+    assert constants is not None
+    assert constants.values
+    (own,), drawn, (moved,) = (
+        program.cases([Setting(())], [""], "none"),
+        list(constants.rebuilt(constants.values)),
+        list(constants.rebuilt({key: 2 * value for key, value in constants.values.items()})),
+    )
+    assert [one.json for one in drawn] == [own.json], "the fit's own values"
+    assert (moved.machine, moved.benchmark, moved.param) == (own.machine, own.benchmark, "clients=2")
+    assert moved.json != own.json

@@ -1134,6 +1134,26 @@ def test_misses_of_the_cold_start_leave_no_setting_out() -> None:
     assert any("does less than performance" in line for line in short.findings()), "it is all start"
 
 
+def test_a_workload_with_control_groups_is_chosen_for() -> None:
+    """The machine's idle power is of a run without the workload's tasks, which its groups name."""
+    task = {"run": 2000, "timer": {"ref": "unique", "period": 16000}}
+    tasks = {"web": task | {"taskgroup": "/web"}, "batch": task | {"taskgroup": "/batch/low"}, "alone": task}
+    groups = {"/web": {"max": "20000 100000"}, "/batch": {"weight": 50}, "/batch/low": {}}
+    load = opplab.Workload.parse(json.dumps({"tasks": tasks, "groups": groups}), name="load")
+    asked: dict[str, Any] = {"governors": ("schedutil", "performance"), "seconds": 0.2, "iterations": 2}
+    found = opplab.choose("juno-r2", load, uncertainty=3, jobs=1, **asked)
+    joules = [
+        opplab.simulate("juno-r2", load, seconds=0.2, seed=seed).metrics.filter(metric="energy")["value"].item()
+        for seed in (1, 2)
+    ]
+    schedutil = next(option for option in found.options if option.label == "schedutil")
+    assert schedutil.parts["energy"].value == pytest.approx(sum(joules) / 2)
+    bare = opplab.Workload.parse(json.dumps({"tasks": {"alone": task}}), name="load")
+    programs = [program_of("juno-r2", one, seconds=0.2, seeds=[1], keys={}).idle() for one in (load, bare)]
+    with_groups, without = (one.cases([Setting(())], [""], "none")[0].inner.run(False) for one in programs)
+    assert with_groups["cluster_energy_fj"] == without["cluster_energy_fj"], "nothing to do costs the same"
+
+
 def test_a_recommended_setting_that_misses_more_than_another_is_named_as_that() -> None:
     """A baseline that misses activations stood recommended, and only a column had them."""
     task = {"cpus": [0], "loop": -1, "run": 8000, "timer": {"ref": "unique", "period": 11111}}

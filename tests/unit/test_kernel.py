@@ -1,5 +1,7 @@
 """`opplab.kernel`: the bindings say what the crate says, refuse what does not fit, and print their state."""
 
+import gzip
+import json
 import random
 from pathlib import Path
 
@@ -88,6 +90,11 @@ def test_sixteen_slots_of_the_talk() -> None:
         (lambda: kernel.pelt([1], [True], freq_scale=0.5), "float64, not integers of 0..1024"),
         (lambda: kernel.pelt([1], [True], capacity=0), "capacity of 0"),
         (lambda: kernel.pelt([1], [True], capacity=2048), "capacity of 2048"),
+        (lambda: kernel.pelt([1, 2], [True], runnable=[True, True]), "differ in length: running"),
+        (lambda: kernel.pelt([1, 2], [True, True], runnable=True), "differ in length: runnable"),
+        (lambda: kernel.pelt([1, 2], [True, None]), "running holds object that is neither true nor false"),
+        (lambda: kernel.pelt([1], [float("nan")]), "running holds float64 that is neither"),
+        (lambda: kernel.pelt([1], [True], runnable=["no"]), "runnable holds <U2 that is neither"),
         (lambda: kernel.map_util_freq(640, 2_000_000, 0), "capacity of 0"),
         (lambda: kernel.pelt([1], [True], invariance="time-dilate", freq_scale=1), "did you mean `time-dilated`"),
         (lambda: kernel.PeltBatch(2).update_load_avg_se(0, np.zeros(3, dtype=np.uint8)), "one activity a task"),
@@ -97,6 +104,7 @@ def test_sixteen_slots_of_the_talk() -> None:
         (lambda: kernel.Schedutil([1000], gates={"headrom": "x"}), "unknown gate"),
         (lambda: kernel.Schedutil([1000]).update(0, 0, cpu=1), "CPU 1 is not in the policy"),
         (lambda: kernel.Schedutil([1000]).update(0, 0, util_rd=1), "unknown fact `util_rd`"),
+        (lambda: kernel.Schedutil([1000, 2000]).set_limits(2000, 1000), "2000 kHz is above the upper one, 1000 kHz"),
         (lambda: kernel.EnergyModel([], cpus=[0]), "no state"),
         (lambda: kernel.EnergyModel([(5, 1), (4, 1)], cpus=[0]), "does not increase"),
         (lambda: kernel.freq_max_ratio("middle", base_khz=1), "unknown f_max variant"),
@@ -243,6 +251,42 @@ def test_teo_is_the_kernels() -> None:
     of = {version: chosen(kernel.Teo(states, kernel=version)) for version in ("6.1", "6.12", "6.15")}
     assert of == {version: chosen(kernel.IdleGovernor("teo", states, kernel=version)) for version in of}
     assert len({tuple(one) for one in of.values()}) == 3
+
+
+@pytest.mark.parametrize("name", ["menu", "teo"])
+def test_every_decision_of_the_vectors_is_made_from_python(name: str) -> None:
+    """States that the driver refused could not be reported: menu went by a sleep that was none."""
+    refused = 0
+    vectors = Path(__file__).parents[2] / "crates" / "verify" / "vectors"
+    with gzip.open(vectors / f"cpuidle_{name}.jsonl.gz", "rt") as file:
+        for whole in map(json.loads, file):
+            init = whole["init"]
+            states = [(state[0], state[1], bool(state[2])) for state in init["states"]]
+            governor = kernel.IdleGovernor(name, states, tick_ns=init["tick_ns"])
+            for step in whole["steps"]:
+                facts, end = step["in"], step["reflect"]
+                chosen = governor.select(
+                    facts["clock"],
+                    sleep_length_ns=facts["sleep_length"],
+                    delta_tick_ns=facts["delta_tick"],
+                    latency_req_ns=facts["latency_req"],
+                    disabled=facts["disabled"],
+                    tick_stopped=bool(facts["tick_stopped"]),
+                )
+                assert chosen == (step["out"]["idx"], bool(step["out"]["stop_tick"]))
+                if end is None:
+                    refused += 1
+                    governor.reject()
+                    continue
+                how = {key: bool(end[key]) for key in ("got_tick", "poll_time_limit")}
+                governor.reflect(end["clock"], index=end["idx"], residency_ns=end["residency_ns"], **how)
+    assert refused or name == "teo"
+
+
+def test_points_of_an_energy_model_may_be_an_array() -> None:
+    points = [(500_000, 50_000), (1_000_000, 200_000)]
+    ours, plain = (kernel.EnergyModel(one, cpus=[0, 1], capacity=400) for one in (np.array(points), points))
+    assert ours.states == plain.states
 
 
 def test_states_can_be_printed() -> None:

@@ -1,5 +1,6 @@
 """The notebooks run, hold what they are made of, and objects show themselves."""
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -16,8 +17,19 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "notebooks"
 
 
+def shown(source: str, names: dict[str, object], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What a cell prints, and the text of its last expression."""
+    tree = ast.parse(source)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "cell", "exec"), names)
+    value = eval(compile(ast.Expression(last.value), "cell", "eval"), names) if isinstance(last, ast.Expr) else None
+    return list(filter(None, (capsys.readouterr().out, "" if value is None else repr(value))))
+
+
 @pytest.mark.parametrize("name", notebooks.NOTEBOOKS)
-def test_a_notebook_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_runs_and_shows_what_it_holds(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     kept = json.loads((FOLDER / f"{name}.ipynb").read_text())
     made = notebooks.plain(name)
     assert [cell["source"] for cell in kept["cells"]] == [cell["source"] for cell in made["cells"]], "make docs"
@@ -25,9 +37,10 @@ def test_a_notebook_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert any(cell.get("outputs") for cell in kept["cells"])
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for cell in made["cells"]:
+    for cell in kept["cells"]:
         if cell["cell_type"] == "code":
-            exec(compile("".join(cell["source"]), f"{name}.ipynb", "exec"), names)
+            held = ["".join(output.get("text") or output["data"]["text/plain"]) for output in cell["outputs"]]
+            assert shown("".join(cell["source"]), names, capsys) == held, "make docs"
 
 
 def test_objects_show_themselves(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """Runs through the extension: counters, columns, Perfetto."""
 
+import pickle
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ import pytest
 import opplab
 from opplab import _opplab
 from opplab.errors import InputError
+from opplab.policies import GovernorFacts
 
 from wire import fields, many, one
 
@@ -168,3 +172,30 @@ def test_latency_is_of_the_workload_s_tasks() -> None:
     ]
     (longest,) = run.metrics.filter(metric="latency_max")["value"].to_list()
     assert longest == pytest.approx(max(waits) / 1e6, rel=0.2)
+
+
+class Half(opplab.Governor):
+    """Half of the highest frequency."""
+
+    def update(self, facts: GovernorFacts) -> int:
+        return facts.max_khz // 2
+
+
+def in_another(machine: opplab.Machine, load: opplab.Workload, governor: opplab.Governor | None) -> opplab.Run:
+    return opplab.simulate(machine, load, seconds=0.1, governor=governor)
+
+
+def test_a_pool_of_processes_runs_what_it_is_given() -> None:
+    """Machines, workloads and runs could not be sent; a run of a governor in Python has its events there as here."""
+    machine = opplab.Machine.load("epyc-7502-2s")
+    load = opplab.Workload.parse('{"tasks": {"t": {"instance": 3, "run": 900, "sleep": 2000}}}', name="load")
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        for governor in (None, Half()):
+            here, there = in_another(machine, load, governor), pool.submit(in_another, machine, load, governor).result()
+            assert there.metrics.equals(here.metrics)
+            assert there.events("cpu_frequency").equals(here.events("cpu_frequency"))
+            assert repr(there) == repr(here)
+    again = pickle.loads(pickle.dumps((machine, load)))
+    assert again[0].to_toml() == machine.to_toml()
+    assert again[1].events().equals(load.events())
+    assert again[1].notes == load.notes

@@ -1,10 +1,13 @@
 """The tours and the page on policies in Python show what really happens."""
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import opplab
 from lab.studies import tours
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -30,3 +33,26 @@ def test_policies_in_python_run(capsys: pytest.CaptureFixture[str]) -> None:
         exec(compile(code, "python-policies.md", "exec"), names)
     shown = "".join(re.findall(r"```text\n(.*?)```", text, re.DOTALL))
     assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize("machine", ["epyc-7502-2s", "juno-r2"], ids=["a policy a CPU", "shared policies"])
+def test_the_pages_schedutil_is_the_kernels_with_deadline_tasks(machine: str) -> None:
+    """It held the clock of a busy CPU where deadline bandwidth grew, which sugov_update_single_freq() does not."""
+    (code, *_) = re.findall(r"```python\n(.*?)\nours = ", (DOCS / "python-policies.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(code, "python-policies.md", "exec"), names)
+    timer = {"ref": "unique", "period": 10000}
+    deadline = {"policy": "SCHED_DEADLINE", "dl-runtime": 3000, "dl-deadline": 10000, "dl-period": 10000}
+    tasks = {
+        "web": {"instance": 6, "run": 1500, "timer": timer | {"period": 8000}},
+        "control": {**deadline, "run": 1200, "timer": timer},
+        "batch": {"instance": 4, "run": 20000, "sleep": 3000},
+    }
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}))
+    policy = opplab.Policy(driver="acpi-cpufreq" if machine.startswith("epyc") else "")
+    ours, yours = (
+        opplab.simulate(machine, work, policy, seconds=0.5, governor=governor).events("cpu_frequency")
+        for governor in (None, names["Schedutil"]())
+    )
+    assert ours.height > 20
+    assert yours.equals(ours)

@@ -1,12 +1,14 @@
 """Wrong calls of the Python interface are refused by the name of what is wrong, before anything runs."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import opplab
+from opplab import kernel
 
 
 class Half(opplab.Governor):
@@ -64,6 +66,26 @@ def test_a_run_names_what_is_wrong(given: dict[str, Any], words: str) -> None:
         (lambda run: opplab.Experiment.load("juno-eas").run(jobs="1"), "`jobs`: give a whole number of at least 1"),
         (lambda run: opplab.Experiment.load("juno-eas").run(jobs=0), "`jobs`: give a whole number of at least 1"),
         (lambda run: opplab.Policy(governor=3), "`governor` must be a string"),
+        (lambda run: opplab.explain(run, cpu=0, at=float("nan")), "nan s is not within the run"),
+        (lambda run: opplab.explain(run, cpu=0, at=1e300), "1e[+]300 s is not within the run"),
+        (lambda run: run.meter("rails", every_s=1e-9), "1e-09 s between readings is too short: give at least 1 us"),
+        (lambda run: run.turbostat(every_s=1e-12), "at least 1 us"),
+        (lambda run: opplab.compare([]), "there is no source"),
+        (lambda run: opplab.compare(3), "results are a path, several paths or a polars table, not int"),
+        (lambda run: opplab.compare([1, 2]), "results are a path, several paths or a polars table, not list"),
+        (lambda run: opplab.Experiment.load("juno-eas", until_ci="1"), "`until_ci`: give a number of percent"),
+        (lambda run: opplab.Experiment.load("juno-eas", params=3), "`params` is a mapping"),
+        (lambda run: opplab.Machine.from_tree([1]), "the tables of a machine are a mapping"),
+        (lambda run: opplab.choose("juno-r2", WORK, constraints=(1,)), "`constraints` takes texts, not 1"),
+        (lambda run: kernel.plot_signals([1], [2]), "signals are a mapping of names to arrays, not list"),
+        (lambda run: kernel.PeltBatch(2**31), "2147483648 tasks are more than a kernel can have"),
+        (lambda run: opplab.explain(3, cpu=0), "what is explained is a Run, .* not 3"),
+        (lambda run: opplab.Experiment.load("juno-eas", iterations=2**40), "`iterations` must be at most 1000000"),
+        (
+            lambda run: opplab.Workload.periodic(2**40, run_us=1, period_us=9),
+            "1099511627776 threads; at most 100000 can be",
+        ),
+        (lambda run: opplab.Workload.benchmark(3), "no benchmark is called `3`"),
     ],
 )
 def test_what_is_asked_of_a_run_names_what_is_wrong(
@@ -77,4 +99,76 @@ def test_numbers_of_numpy_are_numbers(run: opplab.Run) -> None:
     work = opplab.Workload.periodic(np.int64(2), run_us=np.int64(800), period_us=np.int64(16000))  # type: ignore[arg-type]
     again = opplab.simulate("juno-r2", work, seconds=np.float64(0.1), seed=np.int64(1))  # type: ignore[arg-type]
     assert again.fingerprint == run.fingerprint
+    given = opplab.Policy(hz=np.int64(250), eas=np.bool_(True), tunables={"rate_limit_us": np.int64(500)})
+    assert given == opplab.Policy(hz=250, eas=True, tunables={"rate_limit_us": 500})
+    with pytest.raises(opplab.InputError, match="the key `hz` of a policy is nan"):
+        opplab.Policy(hz=np.float64("nan"))
+    asked: dict[str, Any] = {"governors": ["schedutil"], "seconds": 0.05, "iterations": 2, "uncertainty": 0, "jobs": 1}
+    ours, plain = (opplab.choose("juno-r2", WORK, hz=hz, **asked) for hz in (np.array([250, 1000]), [250, 1000]))
+    assert ours.to_json() == plain.to_json()
+    tables = opplab.Machine.load("juno-r2").tree
+    assert opplab.Machine.from_tree(tables | {"floor_uw": np.int64(5)}).tree["floor_uw"] == 5
     assert str(again.plot(start=np.float32(0.05)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda trace: trace.energy("juno-r2"), "`machine` is 'juno-r2': give a machine"),
+        (lambda trace: trace.signals("juno-r2"), "`machine` is 'juno-r2': give a machine"),
+        (lambda trace: trace.signals(WORK), "`machine` is Workload"),
+        (lambda trace: trace.sql(3), "`query` is 3: give a SELECT statement"),
+        (lambda trace: trace.plot(seconds=float("nan")), "`seconds`: give a number of seconds, not nan"),
+        (lambda trace: trace.plot(start=float("inf")), "`start`: give a number of seconds, not inf"),
+        (lambda trace: trace.plot(seconds=-1), "a picture of -1 s is not within the trace"),
+        (lambda trace: opplab.explain(trace.path, cpu=0, at="0.05"), "`at`: give a number of seconds, not '0.05'"),
+        (lambda trace: opplab.explain(trace.path, machine="juno-r2", cpu=0, at=float("inf")), "inf s is not within"),
+        (lambda trace: opplab.explain(trace.path, machine="juno-r2", cpu=0, at=-0.01), "-0.01 s is not within"),
+    ],
+)
+def test_what_is_asked_of_a_trace_names_what_is_wrong(
+    run: opplab.Run, call: Callable[[opplab.Trace], object], words: str, tmp_path: Path
+) -> None:
+    run.to_trace(tmp_path / "trace.dat")
+    with pytest.raises(opplab.InputError, match=words):
+        call(opplab.read_trace(tmp_path / "trace.dat"))
+
+
+def test_the_machine_of_an_explanation_may_be_its_name(run: opplab.Run, tmp_path: Path) -> None:
+    run.to_trace(tmp_path / "trace.dat")
+    by_name, by_machine = (
+        str(opplab.explain(tmp_path / "trace.dat", machine=machine, cpu=1, at=0.05))
+        for machine in ("juno-r2", opplab.Machine.load("juno-r2"))
+    )
+    assert by_name == by_machine
+
+
+def test_tables_of_a_machine_that_are_changed_make_another_machine() -> None:
+    """A change in place had no effect on runs, but had one on ranges: energy was of two machines."""
+    machine = opplab.Machine.load("juno-r2")
+    tables = machine.tree
+    for cluster in tables["cluster"]:
+        for key in ("cluster_uw", "busy_uw", "uw"):
+            for place in (*cluster["opp"], *cluster["idle"], *cluster["cluster_idle"]):
+                place.update({key: 2 * place[key]} if key in place else {})
+    assert machine.tree != tables
+    hungry = opplab.Machine.from_tree(tables)
+    joules = [
+        opplab.simulate(one, WORK, seconds=0.2).metrics.filter(metric="energy")["value"].item()
+        for one in (machine, opplab.Machine.load("juno-r2"), hungry)
+    ]
+    assert joules[0] == joules[1]
+    assert joules[2] == pytest.approx(2 * joules[0])
+
+
+@pytest.mark.parametrize("seed", [2**63, 2**64 - 1])
+def test_every_seed_that_is_not_refused_runs(seed: int) -> None:
+    """Of a benchmark seeds from 2^63 on were refused; a choice that came to 2^64 ended with an OverflowError."""
+    for load in (WORK, "hackbench"):
+        assert opplab.simulate("juno-r2", load, seconds=0.02, seed=seed).metrics["seed"].to_list()[0] == seed
+    asked: dict[str, Any] = {"seconds": 0.05, "uncertainty": 0, "jobs": 1, "governors": ["schedutil", "performance"]}
+    found = opplab.choose("juno-r2", WORK, seed=seed, iterations=2, **asked)
+    runs = [opplab.simulate("juno-r2", WORK, seconds=0.05, seed=one) for one in (seed, (seed + 1) % 2**64)]
+    joules = [run.metrics.filter(metric="energy")["value"].item() for run in runs]
+    schedutil = next(option for option in found.options if option.label == "schedutil")
+    assert schedutil.parts["energy"].value == pytest.approx(sum(joules) / 2)

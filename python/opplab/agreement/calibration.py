@@ -25,8 +25,8 @@ from opplab.comparison import published
 from opplab.errors import InputError
 from opplab.files import csv_rows, read_text, toml_of
 from opplab.simulation.cases import Case, Measured
+from opplab.simulation.fitted import fingerprint
 from opplab.sweep.experiments import Experiment
-from opplab.sweep.fitted import fingerprint
 from opplab.sweep.runner import run_cases
 
 HIGHEST = 10**15

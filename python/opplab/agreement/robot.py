@@ -440,8 +440,8 @@ def _simulated(
     progress: Shown | None,
 ) -> pl.DataFrame:
     """Run base and variants."""
+    from opplab.simulation.fitted import with_calibration
     from opplab.sweep.experiments import Experiment
-    from opplab.sweep.fitted import with_calibration
     from opplab.sweep.template import experiment_text
 
     folder.mkdir(parents=True, exist_ok=True)

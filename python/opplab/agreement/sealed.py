@@ -196,7 +196,7 @@ def seal(
         Gives a context for so many cases.
     """
     from opplab.comparison.sources import Frame, with_energy_of_cases
-    from opplab.sweep.fitted import fingerprint
+    from opplab.simulation.fitted import fingerprint
     from opplab.sweep.store import Store
     from opplab.uncertainty.sweep import how_sure
 

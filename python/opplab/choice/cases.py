@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,6 @@ from opplab import _opplab
 from opplab.errors import CaseError, FormatError, InputError
 from opplab.simulation.cases import Case, measured_time
 from opplab.simulation.machine import Machine
-from opplab.simulation.machine import Machine as Described
 from opplab.simulation.workload import Benchmark, Workload, length_of, load_of
 from opplab.simulation.workload import Benchmark as Model
 from opplab.simulation.workload import Workload as Load
@@ -38,8 +37,8 @@ class Program:
     """Facts for a report."""
     model: Benchmark | None = None
     """The benchmark model that it is of."""
-    based: Callable[[Benchmark], list[dict[str, Any]]] | None = None
-    """What makes such bases of the model with other parameters."""
+    based: Callable[[Mapping[str, int]], list[dict[str, Any]]] | None = None
+    """What makes such bases of the model with other constants."""
     check: Sequence[str] = ()
     """How near the replay of a recording is to it, in sentences; empty without a recording."""
     recorded: Mapping[str, bool] = field(default_factory=dict)
@@ -95,8 +94,7 @@ class Program:
             return None
 
         def rebuilt(values: Mapping[tuple[str, str], int]) -> Iterable[Case]:
-            params = {**model.params, **{name: value for (_, name), value in values.items()}}
-            return cases_of(Program(based(replace(model, params=params)), self.about))
+            return cases_of(Program(based({name: value for (_, name), value in values.items()}), self.about))
 
         name, fitted = self.fit
         found = [
@@ -130,7 +128,8 @@ class Program:
         ops = {"loop_slots": 0, "nr_own_timers": 0, "phases": [], "ops": [["run", 1, 0], ["exit"]]}
         tasks = [{"name": IDLE, "initial": True, "delay_ns": 2 * length_ns, **place, **ops}]
         own = {key: value for key, value in work.items() if key not in ("metric", "warmup_ns")}
-        return Program([{**base, "benchmark": IDLE, "param": "", "workload": {**own, "tasks": tasks}}], self.about)
+        own |= {"tasks": tasks, "groups": [{**group, "tasks": []} for group in work.get("groups", ())]}
+        return Program([{**base, "benchmark": IDLE, "param": "", "workload": own}], self.about)
 
     def cases(self, settings: Sequence[Setting], labels: Sequence[str], variation: str) -> list[Case]:
         """Give the cases of these settings.
@@ -179,32 +178,31 @@ def program_of(
     keys : dict
         Keys of the policy that all settings share.
     """
+    from opplab.simulation.fitted import constants_on
     from opplab.simulation.policy import Policy
     from opplab.simulation.simulate import _benchmark_case, build_case
     from opplab.summary.answer import ends
-    from opplab.sweep.fitted import constants_on
 
     load = load_or_trace(workload)
     if isinstance(load, str | Path):
         return _of_trace(machine, Path(load), seconds, seeds, keys)
     if machine is None:
         raise InputError("no machine is given: name one (`opplab list machines`) or give a .toml file")
-    on = machine if isinstance(machine, Described) else Described.load(machine)
+    on = Machine.of(machine)
     length = length_of(load, seconds)
     policy = Policy(**keys)
     own_seeds = list(seeds)
 
     fit = constants_on(load.name, on.name, load.params) if isinstance(load, Model) else (None, {})
 
-    def based(model: Benchmark) -> list[dict[str, Any]]:
-        whole = Model(model.name, {**fit[1], **model.params})
-        return [json.loads(_benchmark_case(on, whole, policy, length, seed).to_json()) for seed in own_seeds]
+    def based(constants: Mapping[str, int]) -> list[dict[str, Any]]:
+        if isinstance(load, Model):
+            made = [_benchmark_case(on, load, policy, length, seed, constants) for seed in own_seeds]
+        else:
+            made = [build_case(on, load, policy, seconds=length, seed=seed) for seed in own_seeds]
+        return [json.loads(inner.to_json()) for inner in made]
 
-    if isinstance(load, Model):
-        bases = based(load)
-    else:
-        made = (build_case(on, load, policy, seconds=length, seed=seed) for seed in own_seeds)
-        bases = [json.loads(inner.to_json()) for inner in made]
+    bases = based({})
     about = [("machine", on.name), ("workload", load.label if isinstance(load, Model) else load.name)]
     about.append(("simulated time", ("at most " if ends(bases[0]["workload"]) else "") + _time(bases)))
     about.append(("kernel profile", bases[0]["policy"]["kernel"]))
@@ -239,7 +237,7 @@ def _of_trace(
     """Give the work that a trace shows, run again in the closed loop that its self-check is of."""
     from opplab.trace.replayed import assumed, energy_error, self_check, streams_text, whole_text
 
-    on = machine if machine is None or isinstance(machine, Described) else Described.load(machine)
+    on = None if machine is None else Machine.of(machine)
     own_seeds = list(seeds)
     inner, _, _, check, _ = _opplab.replayed_cases(str(path), None if on is None else on._inner, len(own_seeds))
     replayed = [json.loads(one.to_json()) for one in inner]

@@ -24,8 +24,9 @@ from opplab.choice.criteria import (
     needs_latencies,
 )
 from opplab.choice.ranking import Ranking
-from opplab.choice.settings import Setting, grid, labels_of, listed, with_drivers
+from opplab.choice.settings import Setting, grid, labels_of, listed, texts, with_drivers
 from opplab.errors import CaseError, InputError, OpplabError
+from opplab.files import plain
 from opplab.simulation.cases import Case, Measured
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy, check_keys
@@ -142,13 +143,15 @@ def choose(
     if not goals:
         raise InputError("a choice needs at least one goal")
     check_keys(keys)
-    governors, variants = listed("governors", governors), listed("variants", variants)
-    goals, constraints = listed("goals", goals), listed("constraints", constraints)
+    governors, variants = texts("governors", governors), texts("variants", variants)
+    goals, constraints = texts("goals", goals), texts("constraints", constraints)
     tunables, keys = ({name: listed(name, of) for name, of in given.items()} for given in (tunables or {}, keys))
-    shared = dict(policy or {})
+    shared = {key: plain(value) for key, value in (policy or {}).items()}
     limits = [Constraint.parse(text) for text in constraints if text.strip() != ANY_WORK]
     whole = all(text.strip() != ANY_WORK for text in constraints)
-    program = program_of(machine, workload, seconds=seconds, seeds=range(seed, seed + iterations), keys=shared)
+    # As in a sweep, the seed after the largest is 0.
+    seeds = [(seed + iteration) % 2**64 for iteration in range(iterations)]
+    program = program_of(machine, workload, seconds=seconds, seeds=seeds, keys=shared)
     check(goals, limits, program.metric)
     metrics = [*goals, *(limit.metric for limit in limits)]
     # A benchmark's own metric has the waits in it; of other programs they are shown, whatever the goals are.
@@ -359,7 +362,7 @@ def unfit(
     """Give those of a choice's variants that a machine cannot have, and why."""
     if not variants:
         return {}
-    shared = dict(policy or {})
+    shared = {key: plain(value) for key, value in (policy or {}).items()}
     try:
         program = program_of(machine, workload, seconds=seconds, seeds=[SEED], keys=shared)
     except OpplabError:

@@ -11,6 +11,7 @@ from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.cpulist import cpus_in
 from opplab.errors import InputError
+from opplab.files import plain
 from opplab.sweep.drivers import (
     MODE_OF,
     driver_names,
@@ -132,11 +133,21 @@ def listed(name: str, values: Any) -> Sequence[Any]:
     >>> listed("hz", [250, 1000]), listed("hz", 250), listed("kernel", "6.6")
     ((250, 1000), (250,), ('6.6',))
     """
+    values = plain(values)
     if isinstance(values, str | int | float):
         return (values,)
     if not isinstance(values, Iterable) or isinstance(values, Mapping):
         raise InputError(f"`{name}` takes a list of values, not {values!r}")
-    return tuple(values)
+    return tuple(map(plain, values))
+
+
+def texts(name: str, values: Any) -> Sequence[str]:
+    """Give the texts of an option that takes several; one is one."""
+    found = listed(name, values)
+    for one in found:
+        if not isinstance(one, str):
+            raise InputError(f"`{name}` takes texts, not {one!r}")
+    return found
 
 
 def has_tunable(governor: str, tunable: str) -> bool:

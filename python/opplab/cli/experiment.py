@@ -120,9 +120,9 @@ def new(
     force: bool,
 ) -> None:
     """Write an experiment file that compares governors, as a start for your own."""
+    from opplab.simulation.fitted import with_calibration
     from opplab.simulation.machine import Machine
     from opplab.simulation.workload import Benchmark, Workload, length_of
-    from opplab.sweep.fitted import with_calibration
     from opplab.sweep.template import experiment_text
 
     path = file_of(name, ".toml", output)

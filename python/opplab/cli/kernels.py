@@ -116,14 +116,13 @@ class _Measure:
     """Runs policies of one machine and work with the same seeds."""
 
     def __init__(self, machine: str, workload: str | None, seconds: float, seeds: int) -> None:
+        from opplab.simulation.fitted import constants_on
         from opplab.simulation.workload import Benchmark, load_of
-        from opplab.sweep.fitted import constants_on
 
         self.on = opplab.Machine.load(machine)
         self.work = load_of(workload or opplab.Workload.periodic(4, run_us=4_000, period_us=16_000))
         if isinstance(self.work, Benchmark):
-            _, constants = constants_on(self.work.name, self.on.name)
-            self.work = opplab.Workload.benchmark(self.work.name, **constants)
+            constants_on(self.work.name, self.on.name)
         self.seconds, self.seeds = seconds, seeds
         self.units: dict[str, tuple[str, str]] = {}
 

@@ -127,5 +127,5 @@ def _of_experiment(
         cases = [case for case in cases if getattr(case, field) == value]
         if not cases:
             raise InputError(f"{name} has no case with --{field} {value}; it has {', '.join(known)}")
-    inner = chosen.find(cases[0].hash)
-    return Run(cases[0], inner, inner.run(False))
+    inner = cases[0].inner
+    return Run(inner, inner.run(False))

@@ -345,7 +345,7 @@ def _write_experiment(
     folder.mkdir(parents=True, exist_ok=True)
     where = relative(workload, folder) if benchmark is None else workload.name
     if benchmark is not None:
-        from opplab.sweep.fitted import with_calibration
+        from opplab.simulation.fitted import with_calibration
 
         benchmark = with_calibration(benchmark, workload.name, names)
     on = [from_folder(one, folder) for one in machines]
@@ -581,8 +581,7 @@ def _run_files(experiment: Experiment, store: Store, *, pages: bool) -> list[str
     from opplab.simulation.run import Run
 
     case = experiment.cases[0]
-    inner = experiment.find(case.hash)
-    run = Run(case, inner, inner.run(False), experiment.machine_of(case.machine))
+    run = Run(case.inner, case.inner.run(False), experiment.machine_of(case.machine))
     if pages:
         run.to_perfetto(store.path / "run.pftrace")
         run.view(store.path / "run.html")

@@ -271,7 +271,9 @@ class Frame(Source):
             dated = _complete(dates)
             by_date = dated and (self._share_dates or not _complete(seeds))
             keys, keyed_by = (dates, "dates") if by_date else (seeds if _complete(seeds) else None, "seeds")
-            if iterations is not None and keys is not None and (by_date or set(iterations) == {None}):
+            # Runs of other seeds with one number, as `simulate` makes them, are iterations of their own.
+            each = iterations is not None and (set(iterations) == {None} or _of_iterations(iterations, keys) is None)
+            if iterations is not None and keys is not None and (by_date or each):
                 iterations = keys  # noqa: PLW2901 - each seed, each date is an iteration
             elif iterations is not None and dated:
                 # Numbers of iterations begin anew on each date.
@@ -640,13 +642,17 @@ def _by_iteration(series: Series) -> list[tuple[int, float]]:
     return [(at, amean(own)) for at, own in zip(series.places, series.iterations, strict=False) if own]
 
 
+def _is_folder(path: object) -> bool:
+    return isinstance(path, str | PathLike) and Path(path).is_dir()
+
+
 def by_machine(source: object) -> list[tuple[str, Source]]:
     """Give a source for each machine: several mmtests folders, or the machines of a results table.
 
     Values of two machines never meet: what compares goes through this. Folders with one run each are of one machine,
     as there is nothing else to compare.
     """
-    if isinstance(source, list | tuple) and len(source) > 1 and all(Path(path).is_dir() for path in source):
+    if isinstance(source, list | tuple) and len(source) > 1 and all(map(_is_folder, source)):
         trees = {name: open_source(path) for path, name in _named(source).items()}
         if all(isinstance(one, Tree) for one in trees.values()):
             if all(len(one.runs()) == 1 for one in trees.values()):
@@ -721,8 +727,12 @@ def open_source(source: str | PathLike[str] | Sequence[str | PathLike[str]] | pl
     """
     if isinstance(source, str | PathLike):
         source = [source]
-    elif not isinstance(source, Sequence):
+    elif isinstance(source, pl.DataFrame):
         return Frame(source)
+    if not isinstance(source, Sequence) or not all(isinstance(path, str | PathLike) for path in source):
+        raise InputError(f"results are a path, several paths or a polars table, not {type(source).__name__}")
+    if not source:
+        raise InputError("nothing to compare: there is no source")
     paths = [str(path) for path in source]
     first = Path(paths[0])
     if not first.exists():

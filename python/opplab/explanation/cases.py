@@ -23,6 +23,8 @@ def case_of(run: Run | _opplab.Case | str | Path) -> _opplab.Case:
         return run
     if isinstance(run, str | Path):
         return find_case(str(run))
+    if not isinstance(getattr(run, "_inner", None), _opplab.Case):
+        raise InputError(f"what is explained is a Run, or the words or the path of one, not {run!r}")
     return run._inner
 
 

@@ -18,12 +18,12 @@ from opplab.explanation.recordings import explain_trace, is_trace
 from opplab.explanation.records import Records, task_index
 from opplab.explanation.response import of_run, response_findings
 from opplab.explanation.slow import budgets_that_acted, quotas_that_acted, slow_cpus
+from opplab.simulation.machine import Machine
 from opplab.simulation.run import check_number
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from opplab.simulation.machine import Machine
     from opplab.simulation.run import Run
 
 
@@ -34,7 +34,7 @@ def explain(
     task: str | int | None = None,
     at: float | Decimal | None = None,
     why_slow: bool = False,
-    machine: Machine | None = None,
+    machine: Machine | str | Path | None = None,
     recorded_governor: str | None = None,
     pelt_half_life_ms: int | None = None,
 ) -> Explanation:
@@ -59,8 +59,8 @@ def explain(
     why_slow : bool
         Explain where CPUs ran below their tasks' need, over the whole run; with `task` what its slow activations are
         made of.
-    machine : Machine, optional
-        Machine of a trace; by default the snapshot beside or inside it.
+    machine : Machine, str or Path, optional
+        Machine of a trace, or its name, or the path of a ``.toml``; by default the snapshot beside or inside it.
     recorded_governor : str, optional
         Governor of a trace that does not name it; by default that of the snapshot beside or inside it.
     pelt_half_life_ms : {8, 16, 32}, optional
@@ -84,8 +84,11 @@ def explain(
         raise InputError("ask about one thing: a CPU, a task, or why CPUs or a task were slow")
     if task is not None and why_slow and at is not None:
         raise InputError("a task was slow over the whole run: leave out the point in time")
+    if at is not None:
+        check_number("at", at)
     if isinstance(run, str | Path) and is_trace(Path(run)):
-        return explain_trace(Path(run), machine, cpu, task, at, recorded_governor, pelt_half_life_ms, why_slow=why_slow)
+        on = None if machine is None else Machine.of(machine)
+        return explain_trace(Path(run), on, cpu, task, at, recorded_governor, pelt_half_life_ms, why_slow=why_slow)
     if pelt_half_life_ms is not None:
         raise InputError("a half-life is that of a trace; a run has its policy's")
     # Of several machines' cases the refusal names the labels, which have the machine.
@@ -104,11 +107,9 @@ def explain(
             *quotas_that_acted(records.outcome, index),
         ]
         return Explanation(records.about(), [*found, *more])
-    if at is not None:
-        check_number("at", at)
-    at_ns = None if at is None else round(at * 10**9)
-    if at_ns is not None and not 0 <= at_ns <= records.end_ns:
+    if at is not None and not 0 <= at * 10**9 <= records.end_ns:
         raise InputError(f"{at:g} s is not within the run, which ends at {seconds(records.end_ns)}")
+    at_ns = None if at is None else round(at * 10**9)
     if cpu is not None:
         if cpu not in records.policy_of:
             cpus = cpu_list(sorted(records.policy_of))

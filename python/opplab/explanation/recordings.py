@@ -176,12 +176,11 @@ def _time_of(path: Path, at: float | Decimal) -> tuple[int, dict[str, Any]]:
 
     info = Trace(path).info
     start_ns, end_ns = info["start_ns"], info["start_ns"] + info["duration_ns"]
-    at_ns = round(at * 10**9)
-    after = at_ns < start_ns
-    at_ns += start_ns if after else 0
-    if at_ns > end_ns:
+    after = at * 10**9 < start_ns
+    if not 0 <= at * 10**9 <= (end_ns - start_ns if after else end_ns):
         spans = f"{seconds(start_ns)} to {seconds(end_ns)}, {length(end_ns - start_ns)} long"
         raise InputError(f"{at:g} s is not within the trace: {spans}")
+    at_ns = round(at * 10**9) + (start_ns if after else 0)
     return at_ns, {"start_ns": start_ns, "at_ns": at_ns}
 
 

@@ -326,6 +326,35 @@ class Schedutil(_kernel.Schedutil):
         decision: dict[str, Any] = self.step(time_ns, cpu, util, runnable, _rq(facts), iowait, idled)
         return SugovDecision(**decision)
 
+    def set_limits(self, min_khz: int, max_khz: int) -> int | None:
+        """Take new limits of the policy (``scaling_min_freq``, ``scaling_max_freq``).
+
+        Returns
+        -------
+        int or None
+            The frequency that is set at once; None where it stays, or where the next report brings it (fast switch).
+
+        Raises
+        ------
+        InputError
+            If the lower limit is above the upper one.
+
+        Notes
+        -----
+        Source: kernel/sched/cpufreq_schedutil.c:sugov_limits(), v6.12.
+
+        Examples
+        --------
+        >>> governor = Schedutil([400_000, 800_000, 1_600_000], rate_limit_us=1_000)
+        >>> governor.update(5_000_000, 900).next_khz, governor.set_limits(400_000, 800_000)
+        (1600000, None)
+        >>> governor.update(5_100_000, 900).request
+        ('fast-switch', 800000, 0)
+        """
+        if min_khz > max_khz:
+            raise InputError(f"a lower limit of {min_khz} kHz is above the upper one, {max_khz} kHz")
+        return super().set_limits(min_khz, max_khz)
+
 
 class IowaitBoost(_kernel.IowaitBoost):
     """schedutil's boost for tasks that wait for I/O, alone.

@@ -32,7 +32,7 @@ class IdleGovernor(_kernel.IdleGovernor):
     -----
     ``select(now_ns, sleep_length_ns=, delta_tick_ns=, latency_req_ns=, disabled=, tick_stopped=,
     nr_iowaiters=)`` chooses: the index of a state, and whether to stop the tick.  ``reflect(now_ns, index=,
-    residency_ns=, got_tick=, poll_time_limit=)`` records how it ended.
+    residency_ns=, got_tick=, poll_time_limit=)`` records how it ended, or ``reject()`` that the driver refused it.
     Source: drivers/cpuidle/governors/, v6.12.
 
     Examples

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from opplab.errors import InputError
 from opplab.kernel.native import native as _kernel
@@ -62,6 +62,21 @@ class EnergyModel(_kernel.EnergyModel):
     """
 
     __slots__ = ()
+
+    def __new__(  # noqa: D102
+        cls,
+        points: Sequence[tuple[int, int]],
+        *,
+        cpus: Sequence[int],
+        capacity: int = 1024,
+        kernel: str = "6.12.117",
+        skip_inefficient: bool = True,
+    ) -> Self:
+        # Rows of an array are points, too.
+        pairs = [(khz, uw) for khz, uw in points]
+        return super().__new__(
+            cls, pairs, cpus=list(cpus), capacity=capacity, kernel=kernel, skip_inefficient=skip_inefficient
+        )
 
 
 class EasCandidate(NamedTuple):

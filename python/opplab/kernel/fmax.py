@@ -250,7 +250,7 @@ def squeeze_efficiency_classes(raw: Sequence[int]) -> list[int] | None:
     >>> squeeze_efficiency_classes([7, 3, 255, 3])
     [1, 0, 2, 0]
     """
-    return _kernel.squeeze_efficiency_classes(bytes(raw))
+    return _kernel.squeeze_efficiency_classes(bytes(list(raw)))
 
 
 def cppc_scale_freq(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from operator import index
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -10,14 +12,14 @@ from opplab.errors import InputError
 from opplab.kernel.native import native as _kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy.typing as npt
 
     from opplab.report.notebook import Picture
 
 
 NICE_0_WEIGHT = 1024 << 10
+PID_MAX_LIMIT = 4 << 20
+"""Tasks that a kernel can have (include/linux/threads.h, v6.12)."""
 ON_RQ = 1
 """Activity of a task: it is queued or runs."""
 RUNNING = 2
@@ -58,6 +60,8 @@ def plot_signals(times_ns: npt.ArrayLike, signals: Mapping[str, npt.ArrayLike]) 
     """
     from opplab.report.notebook import curves
 
+    if not isinstance(signals, Mapping):
+        raise InputError(f"signals are a mapping of names to arrays, not {type(signals).__name__}")
     times_ms = _times(times_ns) / 1e6
     lines = {name: np.asarray(values).tolist() for name, values in signals.items()}
     for name, values in lines.items():
@@ -79,14 +83,27 @@ def _times(times_ns: npt.ArrayLike) -> npt.NDArray[np.uint64]:
     return np.ascontiguousarray(array, dtype=np.uint64)
 
 
-def _activity(running: npt.ArrayLike, runnable: npt.ArrayLike | None) -> npt.NDArray[np.uint8]:
-    runs = np.asarray(running)
-    if runs.dtype != np.bool_:
-        runs = runs != 0
+def _yes_or_no(name: str, given: npt.ArrayLike, times: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Give whether it did so in each row; an unknown is neither."""
+    array = np.asarray(given)
+    if array.shape != times.shape:
+        raise InputError(f"the arrays differ in length: {name} has the shape {array.shape}, times_ns {times.shape}")
+    if array.dtype == np.bool_:
+        return array
+    if array.size and (array.dtype.kind not in "uif" or np.isnan(array).any()):
+        raise InputError(f"{name} holds {array.dtype} that is neither true nor false")
+    found: npt.NDArray[np.bool_] = array != 0
+    return found
+
+
+def _activity(
+    running: npt.ArrayLike, runnable: npt.ArrayLike | None, times: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.uint8]:
+    runs = _yes_or_no("running", running, times)
     if runnable is None:
         # 0 or 3: queued and running.
         return np.multiply(runs.view(np.uint8), ON_RQ | RUNNING, dtype=np.uint8)
-    queued = np.asarray(runnable).astype(bool) | runs
+    queued = _yes_or_no("runnable", runnable, times) | runs
     return np.ascontiguousarray(queued.astype(np.uint8) | (runs.astype(np.uint8) << 1))
 
 
@@ -150,7 +167,7 @@ def pelt(
     [512, 768, 992]
     """
     times = _times(times_ns)
-    activity = _activity(running, runnable)
+    activity = _activity(running, runnable, times)
     if half_life not in (8, 16, 32):
         raise InputError(f"no half-life of {half_life} periods (there are 8, 16, 32)")
     if not 1 <= capacity <= 1024:
@@ -209,6 +226,13 @@ class PeltBatch(_kernel.PeltBatch):
     """
 
     __slots__ = ()
+
+    def __new__(  # noqa: D102
+        cls, n: int, *, now_ns: int = 0, weight: int = NICE_0_WEIGHT, half_life: int = 32
+    ) -> Self:
+        if index(n) > PID_MAX_LIMIT:
+            raise InputError(f"{n} tasks are more than a kernel can have, {PID_MAX_LIMIT}")
+        return super().__new__(cls, n, now_ns=now_ns, weight=weight, half_life=half_life)
 
 
 class SchedAvg(_kernel.SchedAvg):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from opplab import _opplab, catalog
+from opplab.errors import InputError
 from opplab.files import read_text, toml_value
 
 
@@ -45,6 +45,11 @@ class Machine:
         return cls.parse(read_text(path, "a machine file"), file=str(path))
 
     @classmethod
+    def of(cls, machine: Machine | str | Path) -> Machine:
+        """Give the machine itself, or load the one of that name or path."""
+        return machine if isinstance(machine, Machine) else cls.load(machine)
+
+    @classmethod
     def parse(cls, text: str, *, file: str = "<text>") -> Machine:
         """Read the text of a machine file; `file` is its name for messages."""
         return cls(_opplab.Machine.parse(file, text))
@@ -52,6 +57,8 @@ class Machine:
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Machine:
         """Read a machine file's tables as `tomllib` gives them."""
+        if not isinstance(tree, Mapping):
+            raise InputError(f"the tables of a machine are a mapping, as Machine.tree gives them, not {tree!r}")
         text = "\n".join(f"{key} = {toml_value(value)}" for key, value in tree.items()) + "\n"
         return cls.parse(text, file=str(tree.get("name", "<tables>")))
 
@@ -70,9 +77,19 @@ class Machine:
         """The cpufreq drivers that it has; the first is that at boot."""
         return [str(one["driver"]) for one in self.describe()["drivers"]]
 
-    @cached_property
-    def tree(self) -> Mapping[str, Any]:
-        """The tables of its file."""
+    @property
+    def tree(self) -> dict[str, Any]:
+        """A copy of the tables of its file: `from_tree` makes a machine of changed ones.
+
+        Examples
+        --------
+        >>> import opplab
+        >>> tables = opplab.Machine.load("zuma").tree
+        >>> for cluster in tables["cluster"]:
+        ...     for opp in cluster["opp"]:
+        ...         opp["uw"] *= 2
+        >>> hungry = opplab.Machine.from_tree(tables | {"name": "hungry"})
+        """
         import tomllib
 
         return tomllib.loads(self.to_toml())
@@ -89,9 +106,13 @@ class Machine:
         """Give the machine with all powers at the lower, and at the upper end of their ranges; nothing without any."""
         from opplab.simulation.ranges import assumptions_of, with_draw
 
-        power = [one for one in assumptions_of(self.tree) if one.key.endswith(("uw", "smt_power"))]
+        tree = self.tree
+        power = [one for one in assumptions_of(tree) if one.key.endswith(("uw", "smt_power"))]
         own = [one for one in power if "package" not in one.key]
-        return [Machine.from_tree(with_draw(self.tree, own, [share] * len(own))) for share in (0.0, 1.0) if own]
+        return [Machine.from_tree(with_draw(tree, own, [share] * len(own))) for share in (0.0, 1.0) if own]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Machine.parse, (self.to_toml(),)
 
     def _repr_html_(self) -> str:
         from opplab.report.notebook import card

@@ -14,7 +14,7 @@ from typing import Any
 from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import FormatError, InputError
-from opplab.files import toml_value
+from opplab.files import plain, toml_value
 
 ABOUT = """Everything that can be chosen on a given machine.
 
@@ -47,16 +47,16 @@ def keys() -> Iterator[tuple[str, str, Any, str]]:
         yield name, key["type"], tuple(default) if isinstance(default, list) else default, about
 
 
-def _check_plain(name: str, value: Any) -> None:
-    """Refuse a value that no file could have, by its key."""
+def _plain(name: str, value: Any) -> Any:
+    """Give a value as a file has it; refuse one that no file could have, by its key."""
+    value = plain(value)
     if isinstance(value, Mapping):
-        for key, item in value.items():
-            _check_plain(f"{name}.{key}", item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _check_plain(name, item)
-    elif not isinstance(value, str | int | float) or (isinstance(value, float) and not isfinite(value)):
+        return {key: _plain(f"{name}.{key}", item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(_plain(name, item) for item in value)
+    if not isinstance(value, str | int | float) or (isinstance(value, float) and not isfinite(value)):
         raise InputError(f"the key `{name}` of a policy is {value!r}: give a text, a number, or true or false")
+    return value
 
 
 def check_keys(given: Iterable[str]) -> None:
@@ -71,9 +71,7 @@ def _init(self: Any, **given: Any) -> None:
     """Set the keys; refuse those that do not exist, and values that no file could have."""
     check_keys(given)
     # As in every Python interface, None is what is not given.
-    given = {name: value for name, value in given.items() if value is not None}
-    for name, value in given.items():
-        _check_plain(name, value)
+    given = {name: _plain(name, value) for name, value in given.items() if value is not None}
     for name, _, default, _ in keys():
         object.__setattr__(self, name, given.get(name, default))
     try:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from opplab.policies import Governor, Placement
     from opplab.simulation.metrics import Metrics
 
 _Readings = TypeVar("_Readings", bound="Sized")
@@ -42,10 +43,16 @@ class Run:
     """
 
     def __init__(
-        self, case: Case, inner: _opplab.Case, outcome: _opplab.Outcome, machine: Machine | None = None
+        self,
+        inner: _opplab.Case,
+        outcome: _opplab.Outcome,
+        machine: Machine | None = None,
+        governor: Governor | None = None,
+        placement: Placement | None = None,
     ) -> None:
-        self._case = case
+        self._case = Case.of(inner)
         self._machine = machine
+        self._policies = (governor, placement)
         self._inner = inner
         self.outcome = outcome
 
@@ -209,6 +216,9 @@ class Run:
         span = (start_ns, min(start_ns + length_ns, end_ns))
         return timeline(self._case.label, span, lanes, clocks, names, IDLE_TASK)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._inner.to_json(), self.outcome, self._machine, *self._policies)
+
     def _repr_html_(self) -> str:
         short = self.metrics._rows()
         rows = [row for row in short if "@" not in row["metric"] and row["metric"] != "engine_events"]
@@ -224,8 +234,25 @@ class Run:
         return f"Run({self._case.label!r}, seconds={self.outcome['wall_ns'] / 1e9:g}, fingerprint={self.fingerprint})"
 
 
+def _again(
+    case: str,
+    outcome: _opplab.Outcome,
+    machine: Machine | None,
+    governor: Governor | None,
+    placement: Placement | None,
+) -> Run:
+    """Give the run again in another process, where its events are made as here."""
+    inner = _opplab.Case.from_json(case)
+    if governor is not None or placement is not None:
+        inner = inner.with_policies(governor, placement)
+    return Run(inner, outcome, machine, governor, placement)
+
+
 def _between_ns(every_s: float) -> int:
-    return duration_ns(every_s, "every_s", "a time of {} s between readings")
+    between_ns = duration_ns(every_s, "every_s", "a time of {} s between readings")
+    if between_ns < 1000:
+        raise InputError(f"a time of {every_s:g} s between readings is too short: give at least 1 us")
+    return between_ns
 
 
 def check_number(name: str, value: object) -> None:

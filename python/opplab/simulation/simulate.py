@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from opplab import _opplab
 from opplab.errors import FormatError, InputError
-from opplab.simulation.cases import Case
+from opplab.simulation.fitted import fit_of
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy
 from opplab.simulation.run import Run, check_whole, duration_ns
@@ -39,7 +40,8 @@ def simulate(
     machine : Machine, str or Path
         Or its name, or the path of a ``.toml``.
     workload : Workload, Benchmark, str or Path
-        Or the path of an rt-app file, or the name of a benchmark model, whose constants are then the model's own.
+        Or the path of an rt-app file, or the name of a benchmark model. Constants of a model that are not given are
+        those of its fit on this machine (``opplab list calibrations``); without a fit they are the model's own.
     policy : Policy or str
         Or the name of a governor.
     seconds : float, optional
@@ -80,7 +82,7 @@ def simulate(
     for name, written, method in (("governor", governor, "update"), ("placement", placement, "select")):
         _check_policy_class(name, written, method)
     check_whole("seed", seed)
-    machine = machine if isinstance(machine, Machine) else Machine.load(machine)
+    machine = Machine.of(machine)
     policy = policy if isinstance(policy, Policy) else Policy(governor=policy)
     if governor is not None:
         policy = _in_place_of_schedutil(policy, governor)
@@ -92,8 +94,7 @@ def simulate(
         inner = build_case(machine, workload, policy, seconds=seconds, seed=seed)
     if governor is not None or placement is not None:
         inner = inner.with_policies(governor, placement)
-    # A benchmark's own metric has the waits in it; of other programs they are measured, as by `opplab run`.
-    return Run(Case.of(inner), inner, inner.run(check, not isinstance(workload, Benchmark)), machine)
+    return Run(inner, inner.run(check, latencies=True), machine, governor, placement)
 
 
 def _check_policy_class(name: str, written: object, method: str) -> None:
@@ -135,15 +136,34 @@ def _policy_without_file() -> Iterator[None]:
         raise InputError(str(error).split(": ", 1)[1]) from None
 
 
-def _benchmark_case(machine: Machine, workload: Benchmark, policy: Policy, seconds: float, seed: int) -> _opplab.Case:
-    """Give the case of a benchmark model: the only one of an experiment with nothing else in it."""
-    # JSON's numbers, strings and lists are TOML's.
-    params = "".join(f"{name} = {json.dumps(value)}\n" for name, value in workload.params.items())
+def _benchmark_case(
+    machine: Machine,
+    workload: Benchmark,
+    policy: Policy,
+    seconds: float,
+    seed: int,
+    constants: Mapping[str, int | str] = MappingProxyType({}),
+) -> _opplab.Case:
+    """Give the case of a benchmark model: the only one of an experiment with nothing else in it.
+
+    A constant that is neither a parameter nor in `constants` is that of the model's fit on this machine, if there is
+    one. The parameters alone name the case in `param`, whatever the constants are.
+    """
+    fit = fit_of(workload.name, machine.name)
+    # JSON's numbers, strings and lists are TOML's; a list of one has its name and value in `param`, as of a sweep.
+    params = "".join(f"{name} = {json.dumps([value])}\n" for name, value in workload.params.items())
+    params += "".join(f"{name} = {json.dumps(value)}\n" for name, value in constants.items())
+    if fit is not None:
+        params += f'calibration = "{fit[0]}"\n'
     text = (
-        f'format = 1\nname = "{workload.name}"\nabout = "one run"\nmachine = "this"\nseed = {seed}\niterations = 1\n'
+        f'format = 1\nname = "{workload.name}"\nabout = "one run"\nmachine = "this"\niterations = 1\n'
         f'duration = "{duration_ns(seconds)}ns"\n[[policy]]\n{policy._toml()}'
         f'[[workload]]\nlabel = "{workload.name}"\nbenchmark = "{workload.name}"\n{params}'
     )
     with _policy_without_file():
         experiment = _opplab.Experiment.parse("policy", text)
+        # Seeds may be larger than TOML's numbers.
+        experiment.adjust(seed=seed)
+        if fit is not None:
+            experiment.calibrate({fit[0]: (str(fit[1]), fit[2])})
         return experiment.expand({"this": (f"{machine.name}.toml", machine.to_toml())}, {})[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab, catalog
 from opplab.errors import InputError
@@ -29,6 +29,9 @@ class Benchmark:
         """Its name and parameters: ``kernbench jobs 4``."""
         return " ".join([self.name, *(f"{name} {value}" for name, value in self.params.items())])
 
+
+THREADS_MAX = 100_000
+"""Of a workload file (crate `model`, `rtapp/syntax.rs`)."""
 
 DEFAULT_S = 10.0
 """Simulated time where neither a workload nor the user gives one."""
@@ -122,6 +125,8 @@ class Workload:
                 raise InputError(f"periodic tasks with {key}={value!r}: give a whole number")
             if value < 1:
                 raise InputError(f"periodic tasks with {key}={value} do nothing: give at least 1")
+        if tasks > THREADS_MAX:
+            raise InputError(f"{tasks} threads; at most {THREADS_MAX} can be simulated")
         timer = {"ref": "unique", "period": int(period_us)}
         each = {f"{name}{number}": {"run": int(run_us), "timer": timer} for number in range(tasks)}
         return cls.parse(json.dumps({"tasks": each}), name=name, file=f"<{name}>")
@@ -137,13 +142,17 @@ class Workload:
         """
         models = {model["name"]: model for model in _opplab.benchmarks()}
         if name not in models:
-            raise InputError(f"no benchmark is called `{name}`{catalog.nearest(name, list(models))}")
+            raise InputError(f"no benchmark is called `{name}`{catalog.nearest(str(name), list(models))}")
         known = [param["name"] for param in models[name]["params"]]
-        for param in params:
+        given: dict[str, int | str] = {}
+        for param, value in params.items():
             if param not in known:
                 hint = catalog.nearest(param, known) or f" (known: {', '.join(known)})"
                 raise InputError(f"{name} has no parameter `{param}`{hint}")
-        return Benchmark(name, params)
+            if isinstance(value, bool) or not isinstance(value, Integral | str):
+                raise InputError(f"{name} with {param}={value!r}: give one whole number, or a name")
+            given[param] = value if isinstance(value, str) else int(value)
+        return Benchmark(name, given)
 
     @property
     def name(self) -> str:
@@ -171,6 +180,9 @@ class Workload:
         names = ["task", "phase", "line", "column", "key", "event"]
         return pl.DataFrame(self._inner.events(), schema=names, orient="row")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _parsed, (self._source,)
+
     def _repr_html_(self) -> str:
         from opplab.report.notebook import card
 
@@ -180,3 +192,8 @@ class Workload:
 
     def __repr__(self) -> str:
         return f"Workload({self.name!r}, events={self._inner.nr_events})"
+
+
+def _parsed(source: dict[str, str]) -> Workload:
+    """Make a workload anew in another process."""
+    return Workload.parse(**source)

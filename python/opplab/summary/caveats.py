@@ -284,7 +284,7 @@ def preference_at_boot(cases: Iterable[Case]) -> list[str]:
         except CaseError:
             # It does not run, and is named for that elsewhere.
             continue
-        unnamed = json.loads(case.json)["policy"].get("epp") in (None, "", "default")
+        unnamed = case.file["policy"].get("epp") in (None, "", "default")
         asked = facts["governor"] == "powersave" and unnamed and (facts["epp"] or (None,))[0] == 0
         if asked if driver == "amd-pstate-epp" else facts["governor"] in _LEAST_IS_ASKED:
             found[case.policy] = None

@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from opplab import _opplab, catalog
 from opplab.errors import FormatError, InputError, OpplabError
 from opplab.files import digest_of, read_text, toml_of
+from opplab.simulation import fitted
 from opplab.simulation.cases import Case, measured_time, names_of
-from opplab.sweep import fitted
 from opplab.sweep.missing import unknown_idle
 from opplab.sweep.runner import Tally, Until, run_cases
 from opplab.sweep.store import Store
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
     from opplab.simulation.machine import Machine
     from opplab.sweep.constants import Constants
+
+
+ITERATIONS_MAX = 1_000_000
+"""Of an experiment's file (crate `model`, `experiment.rs`), and so of what replaces them."""
 
 
 def seconds_of(manifest: Mapping[str, Any]) -> float | None:
@@ -103,6 +108,8 @@ class Experiment:
         for key, value, least in (("iterations", iterations, 1), ("seed", seed, 0)):
             if value is not None:
                 check_whole(key, value, least)
+        if (iterations or 0) > ITERATIONS_MAX:
+            raise InputError(f"`iterations` must be at most {ITERATIONS_MAX}, not {iterations}")
         inner.adjust(iterations, seed, None if seconds is None else duration_ns(seconds))
         if inner.background:
             from opplab.trace.learn import background
@@ -113,6 +120,8 @@ class Experiment:
         inner.calibrate(fits)
         for fit, text in fits.values():
             fitted.check(text, Path(fit))
+        if params is not None and not isinstance(params, Mapping):
+            raise InputError(f"`params` is a mapping of (workload, parameter) to whole numbers, not {params!r}")
         for (workload, param), value in (params or {}).items():
             inner.set_param(workload, param, value)
         machines: dict[str, tuple[str, str]] = {}
@@ -133,6 +142,8 @@ class Experiment:
         asked = {"iterations": iterations, "seed": seed, "seconds": seconds, "until-ci": until_ci}
         made.adjusted = {option: value for option, value in asked.items() if value is not None}
         if until_ci is not None:
+            if not isinstance(until_ci, Real):
+                raise InputError(f"`until_ci`: give a number of percent, not {until_ci!r}")
             if not 0 < until_ci <= 100:
                 raise InputError(f"an interval of {until_ci:g} % is not possible: give more than 0 and at most 100")
             made.until = Until(until_ci, made.pairs, **({} if made.until is None else made.until.rest()))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import stat
+from math import isfinite
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +39,13 @@ VIEW_BYTES = 200
 
 # No file holds more events than it has bytes times this (crate `trace`, `UnpackLimits`).
 UNPACKED_RATIO = 250
+
+
+def _machine(machine: Machine) -> Machine:
+    """Refuse what stands in place of a machine, such as its name."""
+    if not isinstance(getattr(machine, "_inner", None), _opplab.Machine):
+        raise InputError(f"`machine` is {machine!r}: give a machine, opplab.Machine.load(NAME)")
+    return machine
 
 
 def memory_limit() -> int:
@@ -256,7 +265,7 @@ class Trace:
         from opplab.trace import signals
 
         deadline_ns = None if deadline_us is None else deadline_us * 1000
-        inner = machine._inner if machine else None
+        inner = None if machine is None else _machine(machine)._inner
         half_life_ms = self.pelt_half_life_ms
         raw = _opplab.trace_signals(self.path, inner, invariance, every_ns, deadline_ns, sums, half_life_ms)
         raw["notes"] += signals.unjudged(raw, self.task_names())
@@ -295,7 +304,7 @@ class Trace:
         """
         from opplab.trace import energy
 
-        found, raw = energy.of(self, machine, from_ns, to_ns)
+        found, raw = energy.of(self, _machine(machine), from_ns, to_ns)
         if found.unseen_ns >= found.window_ns * len(found.cpus):
             why = "energy is that of sched_switch, cpu_frequency and cpu_idle"
             raise InputError(f"{self.path}: no energy to count: {why}, and the trace shows no time between two of them")
@@ -328,7 +337,9 @@ class Trace:
         """
         from opplab.trace import sql
 
-        return sql.query(self, query, machine, files=files)
+        if not isinstance(query, str):
+            raise InputError(f"`query` is {query!r}: give a SELECT statement")
+        return sql.query(self, query, None if machine is None else _machine(machine), files=files)
 
     def view(
         self,
@@ -355,7 +366,8 @@ class Trace:
 
         self.check_memory(VIEW_BYTES, None, from_ns, to_ns)
         path = Path(path)
-        write_text(path, view.page(self, machine, from_ns=from_ns, to_ns=to_ns, title=title))
+        on = None if machine is None else _machine(machine)
+        write_text(path, view.page(self, on, from_ns=from_ns, to_ns=to_ns, title=title))
         return path
 
     def task_names(self) -> dict[int, str]:
@@ -428,12 +440,14 @@ class Trace:
             A notebook shows it; ``write(path)`` writes it as ``.html`` or ``.svg``.
         """
         first, length = self.info["start_ns"], self.info["duration_ns"]
-        window = min(round(seconds * 1e9), length)
+        for name, value in (("seconds", seconds), ("start", start)):
+            if value is not None and not (isinstance(value, Real) and isfinite(value * 1e9)):
+                raise InputError(f"`{name}`: give a number of seconds, not {value!r}")
+        window = round(min(seconds * 1e9, length))
         start_ns = first + (length - window) // 2 if start is None else round(start * 1e9)
-        if not first <= start_ns < first + length:
-            raise InputError(
-                f"{start:g} s is not within the trace: {first / 1e9:.6f} to {(first + length) / 1e9:.6f} s"
-            )
+        if window < 1 or not first <= start_ns < first + length:
+            what = f"a picture of {seconds:g} s" if window < 1 else f"{start:g} s"
+            raise InputError(f"{what} is not within the trace: {first / 1e9:.6f} to {(first + length) / 1e9:.6f} s")
         tables = self.events("sched_switch", "cpu_frequency", missing_ok=True)
 
         def of(name: str, key: str, cpu: int, value: str) -> list[tuple[int, int]]:

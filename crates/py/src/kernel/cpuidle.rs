@@ -97,6 +97,10 @@ impl PyIdleGovernor {
         Ok(())
     }
 
+    fn reject(&mut self) {
+        self.governor().reject();
+    }
+
     fn __repr__(&mut self) -> String {
         python_repr(self.governor())
     }

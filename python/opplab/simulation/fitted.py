@@ -45,18 +45,27 @@ def check(text: str, path: Path) -> None:
         )
 
 
+def fit_of(benchmark: str, machine: str) -> tuple[str, Path, str] | None:
+    """Give the calibration of a benchmark on a machine: its name, its file and its text; None if there is none."""
+    name = f"{benchmark}@{machine}"
+    if name not in catalog.names("calibration"):
+        return None
+    path = catalog.find("calibration", name)
+    text = read_text(path, "a calibration")
+    check(text, path)
+    return name, path, text
+
+
 def constants_on(benchmark: str, machine: str, given: Collection[str] = ()) -> tuple[str | None, dict[str, int | str]]:
     """Give the calibration of a benchmark on a machine and its constants, with a line on standard error.
 
     Without those that are `given`; one that names a disk has that disk's times, not the fit's.
     """
-    name = f"{benchmark}@{machine}"
-    if name not in catalog.names("calibration"):
+    found = fit_of(benchmark, machine)
+    if found is None:
         print(f"opplab: {benchmark} is not calibrated on {machine}: its constants are the model's own", file=sys.stderr)
         return None, {}
-    path = catalog.find("calibration", name)
-    text = read_text(path, "a calibration")
-    check(text, path)
+    name, path, text = found
     left_out = "disk" if "disk" in given else " "
     fitted = toml_of(text, str(path))["values"].items()
     values = {key: value for key, value in fitted if key not in given and not key.startswith(left_out)}
