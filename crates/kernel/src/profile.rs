@@ -970,7 +970,7 @@ impl KernelProfile {
             UtilEst::Quarter => Some(UtilEstForm::V4_17),
             UtilEst::FastUp => Some(UtilEstForm::V5_5),
             UtilEst::Filtered => Some(UtilEstForm::V5_12),
-            UtilEst::Runnable => Some(UtilEstForm::V6_5),
+            UtilEst::Runnable => Some(UtilEstForm::V5_12Runnable),
             UtilEst::Single | UtilEst::Absent => None,
         }
     }
