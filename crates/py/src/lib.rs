@@ -65,7 +65,7 @@ mod _opplab {
         },
         run::metrics_of_runs,
         signals::trace_signals,
-        tracefile::{PyTrace, trace_info, trace_pieces, trace_task_names, trace_to_dat},
+        tracefile::{PyTrace, trace_info, trace_pieces, trace_task_names, trace_to_dat, trace_wakes_by_timers},
         traces::{
             decision_phrases, decision_words, find_recordings, point_name, recorded_frequencies, recorded_placements,
             verify_recording,
@@ -79,8 +79,7 @@ mod _opplab {
         super::error::install_panic_hook();
         super::stats::register(module)?;
         module.add("SLOW_LIMITS", opplab_sim::why_slow::LIMITS)?;
-        module.add("IN_TIMER_NS", opplab_replay::events::IN_TIMER_NS)?;
-        module.add("TICK_TIMER", opplab_trace::TICK_TIMER)?;
+        module.add("IDLE", opplab_model::case::IDLE)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use numpy::{IntoPyArray, PyArray1};
 use opplab_guarded::guarded;
+use opplab_replay::events::wakes_by_timers;
 use opplab_trace::write::{
     Row, ftrace_head, ftrace_lines, ftrace_piece, ftrace_text, perfetto, rows_in_order, trace_dat,
 };
@@ -77,6 +78,14 @@ pub(crate) fn trace_info(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, Py
     );
     dict.set_item("problems", problems_text(&info.problems))?;
     Ok(dict)
+}
+
+/// Time, ns, and CPU of the wake-ups of the trace at `path` that are by a timer's function.
+#[guarded]
+#[pyfunction]
+pub(crate) fn trace_wakes_by_timers(py: Python<'_>, path: PathBuf) -> PyResult<Vec<(u64, u32)>> {
+    let read = py.detach(|| wakes_by_timers(&TraceFile::open(&path)?));
+    read.map_err(|error| trace_error(py, &path, error))
 }
 
 /// Tasks by pid.

@@ -252,37 +252,13 @@ def _rows(trace: Trace) -> list[tuple[Any, ...]]:
         )
     switches = _whole(trace, "sched_switch", ["prev_pid", "prev_comm", "prev_state", "next_pid", "next_comm"])
     rows: list[tuple[Any, ...]] = [(row[0], 1, *row[1:]) for row in switches]
-    timed = _by_timers(trace, wake) if "hrtimer_expire_entry" in known else set()
+    timed = set(_opplab.trace_wakes_by_timers(trace.path)) if "hrtimer_expire_entry" in known else set()
     for time_ns, cpu, waker, pid, comm in _whole(trace, wake, ["cpu", "common_pid", "pid", "comm"]):
         # A timer's interrupt is nobody's work: who runs there does not wake.
         rows.append((time_ns, 0, 0 if (time_ns, cpu) in timed else waker, pid, comm))
     # Where a thread is woken and leaves its CPU at one time, the wake-up came first.
     rows.sort(key=lambda row: row[:2])
     return rows
-
-
-def _by_timers(trace: Trace, wake: str) -> set[tuple[int, int]]:
-    """Give time and CPU of wake-ups that follow the expiry of a timer, other than a tick, without a switch between."""
-    import polars as pl
-
-    timers = trace.events("hrtimer_expire_entry")
-    if timers["function"].dtype == pl.String:
-        timers = timers.filter(~pl.col("function").str.starts_with("tick_"))
-    else:
-        timers = timers.filter(pl.col("hrtimer").cast(pl.UInt64, strict=False).fill_null(0) < _opplab.TICK_TIMER)
-
-    def last(table: pl.DataFrame, name: str) -> pl.DataFrame:
-        return table.select("time_ns", "cpu", pl.col("time_ns").alias(name)).sort("time_ns")
-
-    found = trace.events(wake).select("time_ns", "cpu").sort("time_ns")
-    found = found.join_asof(
-        last(timers, "timer"), on="time_ns", by="cpu", tolerance=_opplab.IN_TIMER_NS, check_sortedness=False
-    )
-    found = found.join_asof(
-        last(trace.events("sched_switch"), "switch"), on="time_ns", by="cpu", check_sortedness=False
-    )
-    found = found.filter(pl.col("timer").is_not_null() & (pl.col("switch").fill_null(-1) <= pl.col("timer")))
-    return set(found.select("time_ns", "cpu").iter_rows())
 
 
 def _whole(trace: Trace, event: str, fields: list[str]) -> Iterator[tuple[Any, ...]]:
