@@ -13,6 +13,8 @@ IN_TIMER_NS: int
 """By then after its expiry a timer's function has woken whom it wakes, ns."""
 TICK_TIMER: int
 """From here on are the addresses of ticks in a simulated run's trace."""
+IDLE: str
+"""Name of the benchmark of a machine that has nothing to do."""
 __version__: str
 
 def names(kind: str) -> list[tuple[str, str]]: ...
@@ -261,6 +263,7 @@ class Case:
     def build(machine: Machine, workload: Workload, policy: str, seed: int, duration_ns: int) -> Case: ...
     @staticmethod
     def from_json(text: str) -> Case: ...
+    def without_work(self) -> Case: ...
     def with_policies(self, governor: Governor | None, placement: Placement | None) -> Case: ...
     def changed(
         self,

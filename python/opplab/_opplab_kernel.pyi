@@ -271,6 +271,7 @@ class IdleGovernor:
         disabled: int = ...,
         tick_stopped: bool = ...,
         nr_iowaiters: int = ...,
+        utilized: bool = ...,
     ) -> tuple[int, bool]: ...
     def reflect(
         self, now_ns: int, *, index: int, residency_ns: int, got_tick: bool = ..., poll_time_limit: bool = ...

@@ -1348,3 +1348,15 @@ def test_features_of_the_scheduler_are_words_on_a_command_line(tmp_path: Path) -
     assert word != base
     wrong = called(*run, "--vs", "sched_features=NO_UTIL_EST,UTIL")
     assert "unknown feature of the scheduler `UTIL`" in str(wrong.exception)
+
+
+def test_a_case_without_work_is_the_same_machine_and_time() -> None:
+    """Goal: what power at equal work takes for a machine that has nothing to do."""
+    load = opplab.Workload.periodic(3, run_us=2000, period_us=8000)
+    program = program_of("juno-r2", load, seconds=0.4, seeds=[1, 2], keys={})
+    (idle,) = program.idle().bases
+    assert {key for key in idle if idle[key] != program.bases[0][key]} == {"benchmark", "workload"}
+    outcome = _opplab.Case.from_json(json.dumps(idle)).run(False, True)
+    assert (idle["benchmark"], outcome["activations"], outcome["wall_ns"]) == (_opplab.IDLE, 0, 400_000_000)
+    assert [task["name"] for task in idle["workload"]["tasks"]] == [_opplab.IDLE]
+    assert not any(metric == "work_done" and value for metric, _, _, value in outcome["rows"])

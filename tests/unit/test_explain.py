@@ -2020,6 +2020,18 @@ def test_idle_of_a_run_has_the_power_by_state() -> None:
         assert table.filter(governor=own)["equal_share"].to_list() == [1.0] * table.filter(governor=own).height
 
 
+def test_use_of_a_cpu_counts_whichever_governor_ran() -> None:
+    """Goal: teo of v6.6 is asked with the CPUs' utilisation in a run of menu, too."""
+    work = opplab.Workload.periodic(5, run_us=700, period_us=8000)
+
+    def of_teo(**gates: str) -> list[object]:
+        policy = opplab.Policy(kernel="6.6", idle_governor="menu", gates=gates)
+        table, _ = decisions_of_run(opplab.simulate("juno-r2", work, policy, seconds=0.3)._inner)
+        return table.filter(governor="teo")["below"].to_list()
+
+    assert of_teo() != of_teo(teo_util="ignored")
+
+
 @pytest.mark.parametrize(("machine", "known"), [("kaby-lake-i7-7500u", []), ("xeon-6130-2s", ["at work", "shared"])])
 def test_power_of_idle_states_that_is_not_known_is_no_number(machine: str, known: list[str]) -> None:
     """No power at all, and none of idle states: what is left is what the machine file has."""

@@ -289,6 +289,16 @@ def test_points_of_an_energy_model_may_be_an_array() -> None:
     assert ours.states == plain.states
 
 
+@pytest.mark.parametrize(
+    ("version", "chosen"),
+    [("6.2", (2, True)), ("6.3", (1, True)), ("6.5.3", (1, False)), ("6.10", (1, True)), ("6.11", (2, True))],
+)
+def test_teo_goes_by_the_use_of_the_cpu_from_v6_3_to_v6_10(version: str, chosen: tuple[int, bool]) -> None:
+    states = [(0, 0, True), (2_000, 20_000, False), (50_000, 600_000, False)]
+    for utilized, expected in ((False, (2, True)), (True, chosen)):
+        assert kernel.Teo(states, kernel=version).select(0, sleep_length_ns=50_000_000, utilized=utilized) == expected
+
+
 def test_states_can_be_printed() -> None:
     printed = {
         "PeltBatch(n=2, half_life=16)": kernel.PeltBatch(2, half_life=16),

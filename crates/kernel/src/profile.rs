@@ -656,19 +656,21 @@ gates! {
     }
     teo: TeoForm, "What the teo idle governor goes by." {
         Recent = "recent" since (4, 14), vectors ["cpuidle_teo_v61"], "timers always; counts of early wake-ups and the last nine", [Code("teo.c:teo_select()", "6.1.192")];
-        TickHits = "tick-hits" since (6, 11), vectors ["cpuidle_teo", "cpuidle_teo_masks"], "counts alone, with those beyond the tick apart; the timers are asked where they may matter", [Commit("449914398083"), Code("teo.c:teo_select()", "6.12.117")];
+        RecentTickHits = "recent-tick-hits" since (6, 6), vectors ["cpuidle_teo_v66"], "the same counts, with those beyond the tick apart; the timers are asked where they may matter; the last nine wrap around", [Commit("6da8f9ba5a87"), Commit("2662342079f5"), Replaced("449914398083"), Code("teo.c:teo_select()", "6.10")];
+        TickHits = "tick-hits" since (6, 11), vectors ["cpuidle_teo", "cpuidle_teo_masks"], "without the last nine; the timers are asked after early wake-ups, too", [Commit("449914398083"), Commit("4b20b07ce72f"), Code("teo.c:teo_select()", "6.12.117")];
         ShortIdles = "short-idles" since (6, 14), "the timers are not asked where most sleeps are short", [Commit("13ed5c4a6d9c"), Code("teo.c:teo_select()", "6.18")];
         TickWakeups = "tick-wakeups" since (6, 19), "wake-ups by the tick are counted on their own", [Mail("pull request of power management for 6.19")];
     }
     teo_near_timer: TeoNearTimer, "Whether teo goes down to a state that is not worth a tick for a timer that comes soon, while the tick is stopped." {
         Taken = "taken" since (4, 14), "yes", [Replaced("21d28cd2fa5f")];
-        Avoided = "avoided" since (6, 6), "no: it stays with the deeper state (to v6.10 not modelled)", [Commit("21d28cd2fa5f"), Replaced("a03b2011808a")];
+        Avoided = "avoided" since (6, 6), vectors ["cpuidle_teo_v66"], "no: it stays with the deeper state", [Commit("21d28cd2fa5f"), Replaced("a03b2011808a")];
         TakenAgain = "taken-again" since (6, 19), stable [Backport::mailed((6, 6), 120, "[PATCH 6.6 443/737] cpuidle: governors: teo: Drop misguided target residency check"), Backport::listed((6, 12), 64, "6.12.64"), Backport::mailed((6, 18), 3, "[PATCH 6.18 304/430] cpuidle: governors: teo: Drop misguided target residency check")], vectors ["cpuidle_teo", "cpuidle_teo_masks"], "yes", [Commit("a03b2011808a"), Code("teo.c:teo_select()", "6.12.117")];
     }
     teo_util: TeoUtil, "Whether teo looks at the CPU's utilisation." {
         Ignored = "ignored" since (4, 14), "no", [Code("teo.c:teo_select()", "6.1.192")];
-        Shallower = "shallower" since (6, 3), "a shallower state on CPUs that use more than 1/64 of their capacity", [Commit("9ce0f7c4bc64")];
-        Dropped = "dropped" since (6, 11), "no", [Commit("449914398083"), Code("teo.c:teo_select()", "6.12.117")];
+        Shallower = "shallower" since (6, 3), vectors ["cpuidle_teo_v63"], "a shallower state on CPUs that use more than 1/64 of their capacity", [Commit("9ce0f7c4bc64"), Replaced("3f0b0966b309")];
+        ShallowerIfOk = "shallower-if-ok" since (6, 6), stable [Backport::mailed((6, 4), 16, "[PATCH 6.4 120/737] cpuidle: teo: Update idle duration estimate when choosing shallower state"), Backport::mailed((6, 5), 3, "[PATCH 6.5 038/739] cpuidle: teo: Update idle duration estimate when choosing shallower state")], vectors ["cpuidle_teo_v65", "cpuidle_teo_v66"], "the same, unless the tick is stopped and that state is not worth one; it keeps a tick that runs (6.4 and 6.5)", [Commit("3f0b0966b309"), Code("teo.c:teo_select()", "6.10")];
+        Dropped = "dropped" since (6, 11), "no", [Commit("0a2998fa48f0"), Code("teo.c:teo_select()", "6.12.117")];
     }
     // Hybrids and preferred cores.
     hybrid_capacity: HybridCapacity, "Capacities of Intel's hybrid processors without SMT." {
@@ -944,9 +946,12 @@ impl KernelProfile {
         }
     }
 
-    /// Whether teo asks for the CPU's utilisation.
-    pub fn teo_looks_at_util(&self) -> bool {
-        self.teo_util == TeoUtil::Shallower || self.proposals.teo_util
+    /// What teo makes of the CPU's utilisation; a proposal brings the last form to kernels without one.
+    pub fn teo_util(&self) -> TeoUtil {
+        match self.teo_util {
+            TeoUtil::Ignored | TeoUtil::Dropped if self.proposals.teo_util => TeoUtil::ShallowerIfOk,
+            gate => gate,
+        }
     }
 
     /// Whether tasks have an estimate of their utilisation.
@@ -965,7 +970,7 @@ impl KernelProfile {
             UtilEst::Quarter => Some(UtilEstForm::V4_17),
             UtilEst::FastUp => Some(UtilEstForm::V5_5),
             UtilEst::Filtered => Some(UtilEstForm::V5_12),
-            UtilEst::Runnable => Some(UtilEstForm::V6_5),
+            UtilEst::Runnable => Some(UtilEstForm::V5_12Runnable),
             UtilEst::Single | UtilEst::Absent => None,
         }
     }
@@ -1128,6 +1133,11 @@ mod tests {
             ("newidle_bail", "5.19", "6.0", "stops"),
             ("no_turbo_freq_max", "5.18", "5.19", "base"),
             ("no_turbo_cpuinfo_max", "6.9", "6.10", "base"),
+            ("teo", "6.5", "6.6", "recent-tick-hits"),
+            ("teo", "6.10", "6.11", "tick-hits"),
+            ("teo_util", "6.2", "6.3", "shallower"),
+            ("teo_util", "6.5", "6.6", "shallower-if-ok"),
+            ("teo_util", "6.10", "6.11", "dropped"),
         ] {
             check(since, gate, value);
             assert_ne!(named(before).show(gate), Some(value), "{gate} of {before}");
@@ -1202,6 +1212,8 @@ mod tests {
             ("6.6.93", "menu_typical", "drop-longest", "drop-longest-or-most"),
             ("6.6.115", "menu_typical", "drop-longest-or-most", "drop-longest"),
             ("6.14.9", "menu_typical", "drop-longest", "drop-longest-or-most"),
+            ("6.4.16", "teo_util", "shallower", "shallower-if-ok"),
+            ("6.5.3", "teo_util", "shallower", "shallower-if-ok"),
             ("6.6.120", "teo_near_timer", "avoided", "taken-again"),
             ("6.12.64", "teo_near_timer", "avoided", "taken-again"),
             ("5.15.190", "intel_hwp_target", "strict-floor", "desired"),

@@ -36,11 +36,6 @@ const ALIKE: &[(&str, &str, &str)] = &[
         "before v5.2",
         "not modelled: v5.2's order, by which CPUs of several capacities skip the count of busy CPUs of a cache",
     ),
-    (
-        "when teo asks for the closest timer",
-        "v6.6 to v6.10",
-        "not modelled: always, as to v6.5; v6.6 (21d28cd2fa5f) asks where a state deeper than the first is left",
-    ),
     ("names: `load_balance()` to `sched_balance_rq()`", "v6.10", "renamed only"),
     (
         "where a new task is placed among CPUs of a group",
@@ -252,6 +247,9 @@ mod tests {
     fn vectors_are_of_kernels_that_have_the_values() {
         let kernel = |family: &str| match family {
             _ if family.ends_with("_v61") => "6.1.192",
+            _ if family.ends_with("_v63") => "6.3",
+            _ if family.ends_with("_v65") => "6.5.3",
+            _ if family.ends_with("_v66") => "6.6",
             _ if family.starts_with("v510_") => "5.10",
             _ if family.starts_with("oldpelt_") => "4.19",
             _ => "6.12.117",

@@ -116,6 +116,12 @@ impl UclampRq {
     }
 }
 
+/// What a task's request comes to in a group with these clamps (core.c:uclamp_tg_restrict(), v6.12).
+#[inline]
+pub fn uclamp_tg_restrict(request: u16, (least, most): (u16, u16)) -> u16 {
+    request.max(least).min(most)
+}
+
 /// Clamps a utilisation to a run queue's requests; the lower one wins where they cross
 /// (kernel/sched/sched.h:uclamp_rq_util_with(), v5.10).
 #[inline]

@@ -78,11 +78,12 @@ pub enum UtilEstForm {
     V4_17,
     /// v5.5 to v5.11 (vectors: 5.10): upwards at once (`UTIL_EST_FASTUP`); the mark is the lowest bit.
     V5_5,
-    /// v5.12 to v6.4: within the margin of the average, a changed last activation is stored; the mark is the highest
-    /// bit (v5.14). From the notes and public history, without vectors.
+    /// v5.12 to v6.7: within the margin of the average, a changed last activation is stored; the mark is the highest
+    /// bit (v5.14). Vectors: 6.1.
     V5_12,
-    /// v6.5 to v6.7: as v5.12, and the runnable rule of v6.12. From public history, without vectors.
-    V6_5,
+    /// In no release: the same with the runnable rule (commit 50181c0cff31), which v6.8 brought together with the one value.
+    /// For overriding only.
+    V5_12Runnable,
 }
 
 /// The estimate as it was before v6.8 (include/linux/sched.h: struct util_est, v5.10). A run queue uses only
@@ -101,7 +102,7 @@ impl UtilEstPair {
     pub fn task_util_est_masked(&self, form: UtilEstForm) -> u32 {
         match form {
             UtilEstForm::V4_17 | UtilEstForm::V5_5 => self.ewma.max(self.enqueued) | UTIL_AVG_UNCHANGED_LSB,
-            UtilEstForm::V5_12 | UtilEstForm::V6_5 => self.ewma.max(self.enqueued & !UTIL_AVG_UNCHANGED),
+            UtilEstForm::V5_12 | UtilEstForm::V5_12Runnable => self.ewma.max(self.enqueued & !UTIL_AVG_UNCHANGED),
         }
     }
 
@@ -128,7 +129,7 @@ impl UtilEstPair {
     pub fn util_change(&mut self, form: UtilEstForm) {
         self.enqueued &= match form {
             UtilEstForm::V4_17 | UtilEstForm::V5_5 => !UTIL_AVG_UNCHANGED_LSB,
-            UtilEstForm::V5_12 | UtilEstForm::V6_5 => !UTIL_AVG_UNCHANGED,
+            UtilEstForm::V5_12 | UtilEstForm::V5_12Runnable => !UTIL_AVG_UNCHANGED,
         };
     }
 
@@ -161,8 +162,8 @@ impl UtilEstPair {
                 if util_avg > cpu_capacity {
                     return;
                 }
-                let contended =
-                    form == UtilEstForm::V6_5 && (enqueued.wrapping_add(UTIL_EST_MARGIN) as u64) < runnable_avg;
+                let contended = form == UtilEstForm::V5_12Runnable
+                    && (enqueued.wrapping_add(UTIL_EST_MARGIN) as u64) < runnable_avg;
                 if !contended {
                     ewma = (ewma << UTIL_EST_WEIGHT_SHIFT).wrapping_add(diff as u32) >> UTIL_EST_WEIGHT_SHIFT;
                 }
@@ -220,7 +221,7 @@ mod tests {
         #[test]
         fn any_estimate_has_a_successor(wide: [u64; 3], narrow: [u32; 4]) {
             slept(narrow[0], wide[0], wide[1], wide[2]);
-            for form in [UtilEstForm::V4_17, UtilEstForm::V5_5, UtilEstForm::V5_12, UtilEstForm::V6_5] {
+            for form in [UtilEstForm::V4_17, UtilEstForm::V5_5, UtilEstForm::V5_12, UtilEstForm::V5_12Runnable] {
                 let mut p = UtilEstPair { enqueued: narrow[0], ewma: narrow[1] };
                 let mut cfs = UtilEstPair { enqueued: narrow[2], ewma: narrow[3] };
                 cfs.enqueue(form, &p);

@@ -11,11 +11,12 @@ use crate::file::{check_format, machine_from, machine_node};
 use crate::file_table::{FileTable as _, file_table};
 use crate::json::parse_json;
 use crate::machine::Machine;
+use crate::op::Op;
 use crate::policy::Policy;
 use crate::policy_keys::{policy_from, policy_node};
 use crate::start::Start;
 use crate::tree::{Node, TIME_NS_MAX, to_json};
-use crate::workload::Workload;
+use crate::workload::{TaskSpec, Workload};
 
 file_table! {
     /// One run, and the labels that its results carry.
@@ -46,7 +47,27 @@ file_table! {
     }
 }
 
+/// The benchmark and the task of a machine that has nothing to do.
+pub const IDLE: &str = "idle";
+
 impl CaseFile {
+    /// The same machine and time with nothing to do. A workload has a task: this one's begins after the end.
+    #[must_use]
+    pub fn without_work(&self) -> Self {
+        let task = TaskSpec {
+            name: IDLE.to_owned(),
+            initial: true,
+            delay_ns: self.duration_ns.saturating_mul(2),
+            ops: vec![Op::Run { work_ns: 1, fixed: 0 }, Op::Exit],
+            ..TaskSpec::default()
+        };
+        let mut workload =
+            Workload { metric: None, warmup_ns: 0, tasks: vec![task], ..Workload::clone(&self.workload) };
+        workload.groups.iter_mut().for_each(|group| group.tasks.clear());
+        let named = Self { benchmark: IDLE.to_owned(), param: String::new(), ..self.clone() };
+        Self { workload: Arc::new(workload), ..named }
+    }
+
     /// The case as canonical JSON.
     pub fn to_json(&self) -> String {
         let format = [("format".to_owned(), Some(Node::from(1)))];

@@ -105,6 +105,11 @@ impl PyCase {
         Self { file, policies: Some(Policies { governor, placement }) }
     }
 
+    /// The same machine and time with nothing to do.
+    fn without_work(&self) -> Self {
+        Self::new(self.file.without_work())
+    }
+
     /// The same case under its policy with a change, as `replay_trace` runs it.
     #[pyo3(signature = (tunables, governor=None, freq_max=None, energy_model=None, kernel=None))]
     fn changed(

@@ -81,6 +81,7 @@ mod _opplab {
         module.add("SLOW_LIMITS", opplab_sim::why_slow::LIMITS)?;
         module.add("IN_TIMER_NS", opplab_replay::events::IN_TIMER_NS)?;
         module.add("TICK_TIMER", opplab_trace::TICK_TIMER)?;
+        module.add("IDLE", opplab_model::case::IDLE)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

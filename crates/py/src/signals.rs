@@ -8,12 +8,11 @@ use opplab_guarded::guarded;
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::machine::Machine;
 use opplab_replay::energy::EnergyMeter;
-use opplab_replay::idle_states::IdleStates;
-use opplab_replay::signals::{First, events, read_options};
+use opplab_replay::signals::{First, Pass, events};
 use opplab_signals::activations::Activations;
 use opplab_signals::decode::{Reused, SchedEvent, SchedSink, Threads, decoded_threads};
 use opplab_signals::groups::GroupFinder;
-use opplab_signals::pelt::{PeltReplay, ROUNDING, Sample, Samples};
+use opplab_signals::pelt::{ROUNDING, Sample, Samples};
 use opplab_signals::residency::Residency;
 use opplab_signals::summary::{Deadlines, Latencies, LatencySummary, Utils, deadlines, past_deadline};
 use opplab_signals::with_half_life;
@@ -80,44 +79,30 @@ impl SampleColumns {
 
 /// All sinks on one pass.
 struct All<'m, H> {
-    pelt: PeltReplay<Columns, H>,
+    pass: Pass<'m, Columns, H>,
     /// Run queues are also sampled this often, and when they are next.
     every_ns: u64,
     next_ns: Option<u64>,
     cpus: u32,
     between: SampleColumns,
-    residency: Residency,
     groups: GroupFinder,
-    meter: Option<EnergyMeter<'m>>,
-    activations: Activations,
-    /// Instead of waits and activations one by one.
-    latencies: Option<Latencies>,
 }
 
 impl<H: HalfLife> SchedSink for All<'_, H> {
     fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
-        if let Some(meter) = &mut self.meter {
-            meter.event(event, what);
-        }
         if *what == SchedEvent::Other {
-            return;
+            return self.pass.event(event, what);
         }
         self.cpus = self.cpus.max(event.cpu.saturating_add(1));
         while self.every_ns > 0 && self.next_ns.is_some_and(|next| next < event.time_ns) {
             let now = self.next_ns.unwrap_or(event.time_ns);
-            let samples = (0..self.cpus).filter_map(|cpu| self.pelt.peek_cpu(cpu, now));
+            let samples = (0..self.cpus).filter_map(|cpu| self.pass.pelt.peek_cpu(cpu, now));
             samples.for_each(|sample| self.between.push(&sample));
             self.next_ns = now.checked_add(self.every_ns);
         }
         self.next_ns = self.next_ns.or(event.time_ns.checked_add(self.every_ns));
-        self.pelt.event(event, what);
-        self.residency.event(event, what);
+        self.pass.event(event, what);
         self.groups.event(event, what);
-        self.activations.event(event, what);
-        if let Some(latencies) = &mut self.latencies {
-            self.residency.waits.drain(..).for_each(|wait| latencies.wait(&wait));
-            self.activations.all.drain(..).for_each(|one| latencies.activation(&one));
-        }
     }
 }
 
@@ -151,27 +136,21 @@ fn rebuilt<'m, H: HalfLife>(
     let How { machine, invariance, every_ns, sums } = *how;
     let columns = Columns { sums: sums.then(Utils::default), ..Columns::default() };
     let (pelt, meta) = first.load_tracking::<_, H>(Some(files), machine, invariance, columns);
-    let metered =
-        |machine: &'m Machine| EnergyMeter::new(machine).with_idle_states(IdleStates::of_files(files, machine));
     let mut all = All {
-        pelt,
+        pass: Pass::new(pelt, machine, Some(files), sums),
         every_ns,
         next_ns: None,
         cpus: meta.cpus,
         between: SampleColumns::default(),
-        residency: Residency::default(),
         groups: GroupFinder::default(),
-        meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(metered),
-        activations: Activations::default(),
-        latencies: sums.then(Latencies::default),
     };
-    let options = read_options(all.meter.is_some());
+    let options = all.pass.read_options();
     let (names, mut threads) = (events(), Threads::default());
     let outcome = files.trace.stream(&options, &mut decoded_threads(&names, &mut all, &mut threads))?;
-    all.residency.finish();
-    let notes = threads.chain.notes(&outcome.missed).into_iter().chain(all.pelt.groups().words(&all.groups)).collect();
+    let All { pass: Pass { pelt, mut residency, activations, meter, latencies }, groups, between, cpus, .. } = all;
+    residency.finish();
+    let notes = threads.chain.notes(&outcome.missed).into_iter().chain(pelt.groups().words(&groups)).collect();
     let threads = threads.reused();
-    let All { pelt, residency, meter, activations, between, latencies, cpus, .. } = all;
     let problems = outcome.problems.iter().map(ToString::to_string).collect();
     let samples = pelt.into_samples();
     Ok(Found { samples, notes, threads, cpus, between, residency, meter, activations, latencies, problems })

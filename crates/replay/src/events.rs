@@ -391,6 +391,28 @@ pub const IN_TIMER_NS: u64 = 20_000;
 /// No trace is longer than 30 days.
 const DURATION_MAX_NS: u64 = 30 * 86_400_000_000_000;
 
+/// By CPU: when the timer expired whose function may still run, in the trace's clock, ns.
+#[derive(Default)]
+struct Timers(Vec<Option<u64>>);
+
+impl Timers {
+    /// Whether an event is a wake-up by a timer's function, as its place behind `hrtimer_expire_entry` shows: the timer's own event on
+    /// this CPU is the last one but for others that it woke. A tick wakes nobody.
+    fn wake(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) -> bool {
+        let place = (event.cpu & 0xffff) as usize;
+        self.0.resize(self.0.len().max(place + 1), None);
+        let timer_ns = &mut self.0[place];
+        match what {
+            SchedEvent::Timer { tick: false } => *timer_ns = Some(event.time_ns),
+            SchedEvent::Waking { .. } | SchedEvent::Wakeup { .. } => {
+                return timer_ns.is_some_and(|since_ns| event.time_ns.saturating_sub(since_ns) <= IN_TIMER_NS);
+            }
+            _ => *timer_ns = None,
+        }
+        false
+    }
+}
+
 #[derive(Default)]
 struct Builder {
     events: Events,
@@ -401,8 +423,7 @@ struct Builder {
     records: RecordReader,
     /// Time of the event since the first one.
     now_ns: u64,
-    /// By CPU: when the timer expired whose function may still run, in the trace's clock, ns.
-    timers_ns: Vec<Option<u64>>,
+    timers: Timers,
     /// By how much an event lies before the one that it follows, at most.
     back_ns: u64,
     begun: bool,
@@ -443,7 +464,7 @@ impl Builder {
         }
         self.now_ns = event.time_ns.saturating_sub(self.events.first_ns);
         let places = *self.places.get(event.schema, Places::of);
-        let by_timer = self.is_in_timer(event, what);
+        let by_timer = self.timers.wake(event, what);
         let what = self.what(event, what, &places)?;
         let context = match places.flags.and_then(|place| event.int(place)) {
             Some(flags) if flags & IN_INTERRUPT != 0 => Context::Interrupt,
@@ -462,22 +483,6 @@ impl Builder {
         self.events.nr_cpus = self.events.nr_cpus.max(cpu as usize + 1);
         self.events.list.push(Ev { time_ns, cpu, current, context, what });
         Some(())
-    }
-
-    /// Whether a wake-up comes from a timer's function, as its place behind `hrtimer_expire_entry` shows: the timer's own event on this
-    /// CPU is the last one but for others that it woke. A tick wakes nobody.
-    fn is_in_timer(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) -> bool {
-        let place = (event.cpu & 0xffff) as usize;
-        self.timers_ns.resize(self.timers_ns.len().max(place + 1), None);
-        let timer_ns = &mut self.timers_ns[place];
-        match what {
-            SchedEvent::Timer { tick: false } => *timer_ns = Some(event.time_ns),
-            SchedEvent::Waking { .. } | SchedEvent::Wakeup { .. } => {
-                return timer_ns.is_some_and(|since_ns| event.time_ns.saturating_sub(since_ns) <= IN_TIMER_NS);
-            }
-            _ => *timer_ns = None,
-        }
-        false
     }
 
     fn what(&mut self, event: &Event<'_>, what: &SchedEvent<'_>, places: &Places) -> Option<What> {

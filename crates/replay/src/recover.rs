@@ -655,17 +655,44 @@ fn write(
     histories: BTreeMap<TaskIdx, History>,
     workload: &mut Workload,
 ) -> Vec<(i32, Vec<u32>)> {
-    let mut exits_ns: Vec<(i32, Vec<u32>)> = Vec::new();
-    let (events, start_ns) = (recording.events, recording.window.0);
-    let nr_cpus = recording.machine.nr_cpus() as u32;
-    let first_task = workload.tasks.len() as u32;
-    let first_sem = workload.semaphores.len() as u32;
     // Only who ran is a task.
     let kept: Vec<(TaskIdx, History)> =
         histories.into_iter().filter(|(_, history)| history.first_cpu.is_some()).collect();
-    let place: BTreeMap<TaskIdx, u32> = (0..).zip(&kept).map(|(index, (task, _))| (*task, index)).collect();
-    let device = device_of(recording, &kept, workload);
-    let mut all_expiries: Vec<Vec<u64>> = kept.iter().map(|(_, history)| expiries_of(recording, history)).collect();
+    let compiler = Compiler {
+        recording,
+        group_cpus,
+        nr_cpus: recording.machine.nr_cpus() as u32,
+        capacities: recording.machine.clusters.iter().map(|cluster| cluster.capacity.into()).collect(),
+        place: (0..).zip(&kept).map(|(index, (task, _))| (*task, index)).collect(),
+        first_task: workload.tasks.len() as u32,
+        first_sem: workload.semaphores.len() as u32,
+        device: device_of(recording, &kept, workload),
+    };
+    let expiries_ns = all_expiries(recording, &kept);
+    let mut exits_ns: Vec<(i32, Vec<u32>)> = Vec::new();
+    let mut names: BTreeMap<String, u32> = BTreeMap::new();
+    for ((task, history), expiries_ns) in kept.iter().zip(&expiries_ns) {
+        let info = &recording.events.tasks[*task as usize];
+        // Several tasks may have one name.
+        let nth = names.entry(info.name.clone()).or_default();
+        *nth += 1;
+        let name = if *nth == 1 { info.name.clone() } else { format!("{}#{nth}", info.name) };
+        let (spec, task_exits_ns) = compiler.task(name, *task, history, expiries_ns, workload);
+        workload.tasks.push(spec);
+        workload.semaphores.push(0);
+        exits_ns.push((info.pid, task_exits_ns));
+    }
+    let first = groups_at(recording.events, recording.window.0);
+    let of = kept.iter().map(|(task, _)| first.get(*task as usize).copied().unwrap_or(ROOT));
+    let of_tasks: Vec<(u32, usize)> = (compiler.first_task..).zip(of).collect();
+    let groups = &recording.events.task_groups.list;
+    add_groups(groups, group_cpus, (compiler.first_task, &of_tasks), compiler.nr_cpus, workload);
+    exits_ns
+}
+
+/// When the timers of each task expired.
+fn all_expiries(recording: &Recording<'_>, kept: &[(TaskIdx, History)]) -> Vec<Vec<u64>> {
+    let mut expiries_ns: Vec<Vec<u64>> = kept.iter().map(|(_, history)| expiries_of(recording, history)).collect();
     if !recording.comes_as_woken() {
         let earliest = |(_, history): &(TaskIdx, History)| -> Vec<u64> {
             let timers = history.steps.iter().filter_map(|step| match *step {
@@ -675,107 +702,74 @@ fn write(
             timers.collect()
         };
         let earliest: Vec<Vec<u64>> = kept.iter().map(earliest).collect();
-        let parent = |task: &TaskIdx| events.tasks[*task as usize].parent.filter(|_| recording.machine.shared_stream);
+        let tasks = &recording.events.tasks;
+        let parent = |task: &TaskIdx| tasks[*task as usize].parent.filter(|_| recording.machine.shared_stream);
         let parents: Vec<Option<TaskIdx>> = kept.iter().map(|(task, _)| parent(task)).collect();
-        together(&mut all_expiries, &earliest, &parents);
+        together(&mut expiries_ns, &earliest, &parents);
     }
-    let mut names: BTreeMap<String, u32> = BTreeMap::new();
-    let capacities = recording.machine.clusters.iter().map(|cluster| cluster.capacity.into()).collect();
-    for (index, (task, history)) in (0..).zip(&kept) {
-        let info = &events.tasks[*task as usize];
-        let reservation = info.reservation.unwrap_or_else(|| assumed_reservation(history, &capacities));
-        let policy_at = |prio: i64| policy_of(prio, reservation);
-        let relative = !recording.by_time && is_relative(history);
+    expiries_ns
+}
+
+/// The group of each task at a time.
+fn groups_at(events: &Events, time_ns: u64) -> Vec<usize> {
+    let mut groups = events.task_groups.first.clone();
+    for ev in events.list.iter().take_while(|ev| ev.time_ns < time_ns) {
+        if let What::Group { change } = ev.what {
+            events.task_groups.apply(change, &mut groups);
+        }
+    }
+    groups
+}
+
+/// What compiles one history after the other: the numbers that tasks, semaphores and devices have in the workload.
+struct Compiler<'r> {
+    recording: &'r Recording<'r>,
+    group_cpus: &'r [GroupCpus],
+    nr_cpus: u32,
+    capacities: BTreeSet<u64>,
+    /// By task of the recording: its place among those that are compiled.
+    place: BTreeMap<TaskIdx, u32>,
+    first_task: u32,
+    first_sem: u32,
+    device: u32,
+}
+
+/// The sleeps of a task that timers end.
+struct Sleeps<'e> {
+    /// Each lasts a time; otherwise timers expire at times.
+    relative: bool,
+    /// The phase of the ticks, where these serve the timers.
+    wheel_ns: Option<u64>,
+    expiries_ns: std::slice::Iter<'e, u64>,
+    due_ns: u64,
+}
+
+impl Compiler<'_> {
+    /// One task, and by op how long it took to run where it is woken.
+    fn task(
+        &self,
+        name: String,
+        task: TaskIdx,
+        history: &History,
+        expiries_ns: &[u64],
+        workload: &mut Workload,
+    ) -> (TaskSpec, Vec<u32>) {
+        let (recording, nr_cpus) = (self.recording, self.nr_cpus);
+        let info = &recording.events.tasks[task as usize];
+        let start_ns = recording.window.0;
         let born_ns = history.first_ns.unwrap_or(start_ns).max(start_ns);
-        let mut due_ns = born_ns;
-        let wheel =
-            recording.tick_phase_ns.filter(|&phase_ns| recording.is_wheel(&all_expiries[index as usize], phase_ns));
-        let mut expiries = all_expiries[index as usize].iter().copied();
-        let mut ops = Vec::new();
-        if !relative && !all_expiries[index as usize].is_empty() {
-            // Timers count from one clock, not from the birth of each task, which may come late.
-            ops.push(Op::TimersFrom { ns: born_ns - start_ns });
-        }
-        if wheel.is_some() {
-            ops.push(Op::TimersByTick);
-        }
-        let mut task_exits_ns = Vec::new();
-        for (nth, step) in history.steps.iter().enumerate() {
-            if let (Step::Sleep(_, _, _, cause), Some(&exit_ns)) = (step, history.exits_ns.get(&nth)) {
-                // A semaphore is looked at again after the wake-up.
-                let op = ops.len() + usize::from(*cause != Cause::Task);
-                task_exits_ns.resize(task_exits_ns.len().max(op + 1), 0);
-                task_exits_ns[op] = exit_ns;
-            }
-            match *step {
-                Step::Run(work_ns) => ops.push(Op::Run { work_ns, fixed: 0 }),
-                Step::Prio(prio) => ops.push(Op::SetPolicy { policy: policy_at(prio) }),
-                Step::Clamps(min, max) => ops.push(Op::SetUclamp { min, max: Some(max) }),
-                Step::Bind(cpu) => {
-                    let set = cpu_set(workload, &[cpu]);
-                    ops.push(Op::SetCpus { set: Some(set) });
-                }
-                Step::Move(other, group) => {
-                    let of = place.get(&other).filter(|_| other != *task).map(|other| first_task + other);
-                    if of.is_some() || other == *task {
-                        ops.push(Op::SetGroup { task: of, group: Some(group as u32) });
-                    }
-                }
-                Step::GroupCpus(group) => {
-                    if let Some((_, cpus)) = &group_cpus[group].later {
-                        let cpus: Vec<u32> = cpus.iter().copied().filter(|&cpu| cpu < nr_cpus).collect();
-                        let set = (!cpus.is_empty()).then(|| cpu_set(workload, &cpus));
-                        ops.push(Op::SetGroupCpus { group: group as u32, set });
-                    }
-                }
-                Step::Post(other) => {
-                    if let Some(other) = place.get(&other) {
-                        ops.push(Op::SemPost { sem: first_sem + other });
-                    }
-                }
-                Step::Fork(child) => {
-                    let place = place.get(&child).map(|child| first_task + child);
-                    if let Some(task) = place.or_else(|| recording.known.get(&child).copied()) {
-                        ops.push(Op::Fork { task });
-                    }
-                }
-                Step::Sleep(_, _, _, Cause::Task) => ops.push(Op::SemWait { sem: first_sem + index }),
-                Step::Sleep(from, to, _, Cause::Device) => {
-                    ops.push(Op::Io { device, bytes: request_bytes(to - from) });
-                }
-                Step::Sleep(from, to, _, Cause::Timer) if relative => {
-                    ops.push(Op::Sleep { ns: to - from });
-                }
-                Step::Sleep(_, to, _, Cause::Timer) => {
-                    let expiry_ns = expiries.next().unwrap_or(to);
-                    let to =
-                        wheel.map_or(expiry_ns, |phase_ns| recording.before_tick(to, phase_ns).saturating_sub(DUE_NS));
-                    let period_ns = to.saturating_sub(due_ns);
-                    due_ns += period_ns;
-                    ops.push(Op::Timer { timer: 0, period_ns, absolute: true, own: true });
-                    ops.push(Op::Activation { phase: 0, timed: true });
-                }
-            }
-        }
-        if !history.dead {
-            // What it waited for when the trace ended does not come.
-            ops.push(Op::SemWait { sem: first_sem + index });
-        }
-        ops.push(Op::Exit);
+        let reservation = info.reservation.unwrap_or_else(|| assumed_reservation(history, &self.capacities));
+        let (ops, exits_ns) = self.ops(task, history, (born_ns, expiries_ns), reservation, workload);
         let known = match &info.affinity {
             Affinity::Always(cpus) => cpus.iter().copied().filter(|&cpu| cpu < nr_cpus).collect(),
             Affinity::Unknown | Affinity::Changes => Vec::from_iter(bound_cpu(&info.name).filter(|&cpu| cpu < nr_cpus)),
         };
         let cpus = (!known.is_empty()).then(|| cpu_set(workload, &known));
-        // Several tasks may have one name.
-        let nth = names.entry(info.name.clone()).or_default();
-        *nth += 1;
-        let name = if *nth == 1 { info.name.clone() } else { format!("{}#{nth}", info.name) };
-        workload.tasks.push(TaskSpec {
+        let spec = TaskSpec {
             name,
             initial: !history.forked,
             delay_ns: if history.forked { 0 } else { born_ns - start_ns },
-            policy: policy_at(info.prio_at(history.first_ns.unwrap_or(0))),
+            policy: policy_of(info.prio_at(history.first_ns.unwrap_or(0)), reservation),
             class: String::new(),
             cpus,
             spawn_cpu: match history.forked && recording.by_time {
@@ -790,20 +784,105 @@ fn write(
             loop_slots: 0,
             nr_own_timers: 1,
             phases: vec![PhaseSpec { name: String::new(), run_ns: 0, period_ns: 0 }],
-        });
-        workload.semaphores.push(0);
-        exits_ns.push((info.pid, task_exits_ns));
+        };
+        (spec, exits_ns)
     }
-    let mut first = events.task_groups.first.clone();
-    for ev in events.list.iter().take_while(|ev| ev.time_ns < start_ns) {
-        if let What::Group { change } = ev.what {
-            events.task_groups.apply(change, &mut first);
+
+    /// The program of a task that was born at a time and whose timers expired at others, and by op how long it took to run where it is
+    /// woken.
+    fn ops(
+        &self,
+        task: TaskIdx,
+        history: &History,
+        (born_ns, expiries_ns): (u64, &[u64]),
+        reservation: SchedPolicy,
+        workload: &mut Workload,
+    ) -> (Vec<Op>, Vec<u32>) {
+        let recording = self.recording;
+        let mut sleeps = Sleeps {
+            relative: !recording.by_time && is_relative(history),
+            wheel_ns: recording.tick_phase_ns.filter(|&phase_ns| recording.is_wheel(expiries_ns, phase_ns)),
+            expiries_ns: expiries_ns.iter(),
+            due_ns: born_ns,
+        };
+        let mut ops = Vec::new();
+        if !sleeps.relative && !expiries_ns.is_empty() {
+            // Timers count from one clock, not from the birth of each task, which may come late.
+            ops.push(Op::TimersFrom { ns: born_ns - recording.window.0 });
+        }
+        if sleeps.wheel_ns.is_some() {
+            ops.push(Op::TimersByTick);
+        }
+        let mut exits_ns = Vec::new();
+        for (nth, step) in history.steps.iter().enumerate() {
+            if let (Step::Sleep(_, _, _, cause), Some(&exit_ns)) = (step, history.exits_ns.get(&nth)) {
+                // A semaphore is looked at again after the wake-up.
+                let op = ops.len() + usize::from(*cause != Cause::Task);
+                exits_ns.resize(exits_ns.len().max(op + 1), 0);
+                exits_ns[op] = exit_ns;
+            }
+            match *step {
+                Step::Prio(prio) => ops.push(Op::SetPolicy { policy: policy_of(prio, reservation) }),
+                Step::Sleep(from, to, _, Cause::Timer) => self.sleep((from, to), &mut sleeps, &mut ops),
+                step => ops.extend(self.op(task, step, workload)),
+            }
+        }
+        if !history.dead {
+            // What it waited for when the trace ended does not come.
+            ops.extend(self.wait(task));
+        }
+        ops.push(Op::Exit);
+        (ops, exits_ns)
+    }
+
+    /// A sleep from one time to another that a timer ended.
+    fn sleep(&self, (from, to): (u64, u64), sleeps: &mut Sleeps<'_>, ops: &mut Vec<Op>) {
+        if sleeps.relative {
+            ops.push(Op::Sleep { ns: to - from });
+            return;
+        }
+        let expiry_ns = sleeps.expiries_ns.next().copied().unwrap_or(to);
+        let before_tick = |phase_ns| self.recording.before_tick(to, phase_ns).saturating_sub(DUE_NS);
+        let period_ns = sleeps.wheel_ns.map_or(expiry_ns, before_tick).saturating_sub(sleeps.due_ns);
+        sleeps.due_ns += period_ns;
+        ops.push(Op::Timer { timer: 0, period_ns, absolute: true, own: true });
+        ops.push(Op::Activation { phase: 0, timed: true });
+    }
+
+    /// The task waits for another one.
+    fn wait(&self, task: TaskIdx) -> Option<Op> {
+        self.place.get(&task).map(|place| Op::SemWait { sem: self.first_sem + place })
+    }
+
+    /// A step that does not depend on those before it; `None` where whom it is about is no task here.
+    fn op(&self, task: TaskIdx, step: Step, workload: &mut Workload) -> Option<Op> {
+        match step {
+            Step::Run(work_ns) => Some(Op::Run { work_ns, fixed: 0 }),
+            Step::Clamps(min, max) => Some(Op::SetUclamp { min, max: Some(max) }),
+            Step::Bind(cpu) => Some(Op::SetCpus { set: Some(cpu_set(workload, &[cpu])) }),
+            Step::Move(other, group) => {
+                let of = self.place.get(&other).filter(|_| other != task).map(|other| self.first_task + other);
+                (of.is_some() || other == task).then_some(Op::SetGroup { task: of, group: Some(group as u32) })
+            }
+            Step::GroupCpus(group) => {
+                let (_, cpus) = self.group_cpus[group].later.as_ref()?;
+                let cpus: Vec<u32> = cpus.iter().copied().filter(|&cpu| cpu < self.nr_cpus).collect();
+                let set = (!cpus.is_empty()).then(|| cpu_set(workload, &cpus));
+                Some(Op::SetGroupCpus { group: group as u32, set })
+            }
+            Step::Post(other) => self.place.get(&other).map(|other| Op::SemPost { sem: self.first_sem + other }),
+            Step::Fork(child) => {
+                let here = self.place.get(&child).map(|child| self.first_task + child);
+                here.or_else(|| self.recording.known.get(&child).copied()).map(|task| Op::Fork { task })
+            }
+            Step::Sleep(from, to, _, Cause::Device) => {
+                Some(Op::Io { device: self.device, bytes: request_bytes(to - from) })
+            }
+            Step::Sleep(_, _, _, Cause::Task) => self.wait(task),
+            // They depend on the priorities and sleeps before.
+            Step::Prio(_) | Step::Sleep(_, _, _, Cause::Timer) => None,
         }
     }
-    let of = kept.iter().map(|(task, _)| first.get(*task as usize).copied().unwrap_or(ROOT));
-    let of_tasks: Vec<(u32, usize)> = (first_task..).zip(of).collect();
-    add_groups(&events.task_groups.list, group_cpus, (first_task, &of_tasks), nr_cpus, workload);
-    exits_ns
 }
 
 /// The CPUs of a group's tasks: at first, and later others, ns.

@@ -2,19 +2,23 @@
 
 use std::ops::ControlFlow;
 
-use opplab_kernel::pelt::HalfLife;
+use opplab_kernel::pelt::{HalfLife, HalfLife32};
 use opplab_kernel::profile::KernelProfile;
 use opplab_model::machine::Machine;
-use opplab_signals::decode::{Decoder, MOVES, SchedSink};
+use opplab_signals::activations::Activations;
+use opplab_signals::decode::{Decoder, MOVES, SchedEvent, SchedSink};
 use opplab_signals::groups::{GroupFinder, Groups};
 use opplab_signals::half_life::{self, ASSUMED_MS, Checked, Fit, HalfLifeFinder, KNOWN_MS, RECORDS};
 use opplab_signals::late::LateFinder;
 use opplab_signals::pelt::{CpuFacts, PeltReplay, Sample, Samples, stoppers};
+use opplab_signals::residency::Residency;
+use opplab_signals::summary::Latencies;
 use opplab_signals::ticks::TickFinder;
 use opplab_signals::with_half_life;
 use opplab_trace::{Event, Meta, ReadOptions, RecordingFiles, Result, TraceFile};
 
-use crate::energy;
+use crate::energy::{self, EnergyMeter};
+use crate::idle_states::IdleStates;
 
 /// The events that the signals follow from, beside those of energy.
 const EVENTS: &[&str] = &[
@@ -66,11 +70,71 @@ pub fn events() -> Vec<&'static str> {
 }
 
 /// What is read of a trace for its signals. With energy it is all: events of any kind begin and end the trace.
-pub fn read_options(with_energy: bool) -> ReadOptions {
+fn read_options(with_energy: bool) -> ReadOptions {
     if with_energy {
         return ReadOptions::default();
     }
     ReadOptions { missing_ok: true, ..ReadOptions::only(&events()) }
+}
+
+/// What each pass over a trace for its signals collects.
+pub struct Pass<'m, S, H = HalfLife32> {
+    /// Load tracking.
+    pub pelt: PeltReplay<S, H>,
+    /// Times at clocks, in idle states, on CPUs, and waits.
+    pub residency: Residency,
+    /// Activations of tasks.
+    pub activations: Activations,
+    /// Energy, where all powers of the machine are known.
+    pub meter: Option<EnergyMeter<'m>>,
+    /// Instead of waits and activations one by one.
+    pub latencies: Option<Latencies>,
+}
+
+impl<'m, S: Samples, H: HalfLife> Pass<'m, S, H> {
+    /// A pass on a machine, if it is known, whose idle states are numbered as in the recording's `files`. With `sums` there are
+    /// [`Self::latencies`].
+    pub fn new(
+        pelt: PeltReplay<S, H>,
+        machine: Option<&'m Machine>,
+        files: Option<&RecordingFiles>,
+        sums: bool,
+    ) -> Self {
+        let metered = |machine: &'m Machine| match files {
+            Some(files) => EnergyMeter::new(machine).with_idle_states(IdleStates::of_files(files, machine)),
+            None => EnergyMeter::new(machine),
+        };
+        Self {
+            pelt,
+            residency: Residency::default(),
+            activations: Activations::default(),
+            meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(metered),
+            latencies: sums.then(Latencies::default),
+        }
+    }
+
+    /// What is to be read.
+    pub fn read_options(&self) -> ReadOptions {
+        read_options(self.meter.is_some())
+    }
+}
+
+impl<S: Samples, H: HalfLife> SchedSink for Pass<'_, S, H> {
+    fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
+        if let Some(meter) = &mut self.meter {
+            meter.event(event, what);
+        }
+        if *what == SchedEvent::Other {
+            return;
+        }
+        self.pelt.event(event, what);
+        self.residency.event(event, what);
+        self.activations.event(event, what);
+        if let Some(latencies) = &mut self.latencies {
+            self.residency.waits.drain(..).for_each(|wait| latencies.wait(&wait));
+            self.activations.all.drain(..).for_each(|one| latencies.activation(&one));
+        }
+    }
 }
 
 /// Capacity and frequency of each CPU; the kernel follows the frequency if `invariance`.

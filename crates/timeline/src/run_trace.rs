@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 
 use opplab_kernel::cpufreq::facts::CpuFacts;
+use opplab_kernel::uclamp::uclamp_tg_restrict;
 use opplab_model::event::{Event, ExpiredTimer, IDLE_TASK, Metered, PlacementRule, Sink, TaskState, UtilReport};
 use opplab_model::experiment::policy_to_json;
 use opplab_model::groups::GroupSpec;
@@ -76,13 +77,14 @@ type Asked = (Option<u16>, u16);
 const ASKS_NOTHING: Asked = (None, 1024);
 
 impl Groups {
-    /// What a task may have of what it asks for (kernel/sched/core.c:`uclamp_tg_restrict()`, v5.4). A real-time task without a request
-    /// of its own keeps its boost, which the upper clamp limits.
+    /// What a task may have of what it asks for. A real-time task without a request of its own keeps its boost, which the upper
+    /// clamp limits.
     fn restrict(&self, task: u32, (min, max): Asked, is_rt: bool) -> Asked {
         let group = self.of_task.get(task as usize).copied().flatten();
-        let Some(&(least, most)) = group.and_then(|group| self.clamps.get(group as usize)) else { return (min, max) };
-        let unasked = (least > 0 && !is_rt).then_some(least);
-        (min.map_or(unasked, |min| Some(min.clamp(least, most))), max.clamp(least, most))
+        let Some(&clamps) = group.and_then(|group| self.clamps.get(group as usize)) else { return (min, max) };
+        let restricted = |request| uclamp_tg_restrict(request, clamps);
+        let unasked = Some(restricted(0)).filter(|&least| least > 0 && !is_rt);
+        (min.map_or(unasked, |min| Some(restricted(min))), restricted(max))
     }
 }
 

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from opplab.sweep.constants import Constants
 
 
-IDLE = "idle"
-"""Name of the program of a machine that has nothing to do."""
-
 NOT_NEAR = "The replay under the recorded policy is not near the recording: do not rely on the ranking."
 
 
@@ -118,18 +115,9 @@ class Program:
         return name
 
     def idle(self) -> Program:
-        """Give the same machine and time with nothing to do: one run, whatever the seeds.
-
-        A workload has a task: its first begins after the end.
-        """
-        base = self.bases[0]
-        work, length_ns = base["workload"], base["duration_ns"]
-        place = {"policy": ["other", 0], "cpus": None, "spawn_cpu": None}
-        ops = {"loop_slots": 0, "nr_own_timers": 0, "phases": [], "ops": [["run", 1, 0], ["exit"]]}
-        tasks = [{"name": IDLE, "initial": True, "delay_ns": 2 * length_ns, **place, **ops}]
-        own = {key: value for key, value in work.items() if key not in ("metric", "warmup_ns")}
-        own |= {"tasks": tasks, "groups": [{**group, "tasks": []} for group in work.get("groups", ())]}
-        return Program([{**base, "benchmark": IDLE, "param": "", "workload": own}], self.about)
+        """Give the same machine and time with nothing to do: one run, whatever the seeds."""
+        case = _opplab.Case.from_json(json.dumps(self.bases[0]))
+        return Program([json.loads(case.without_work().to_json())], self.about)
 
     def cases(self, settings: Sequence[Setting], labels: Sequence[str], variation: str) -> list[Case]:
         """Give the cases of these settings.

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from opplab import _opplab
 from opplab.choice import DRAWS, GOALS, GOVERNORS, ITERATIONS, SEARCH_SETTINGS, SEED
 from opplab.choice.answer import Choice
-from opplab.choice.cases import IDLE, Program, program_of
+from opplab.choice.cases import Program, program_of
 from opplab.choice.criteria import (
     ANY_WORK,
     Asked,
@@ -447,8 +448,8 @@ def add_power_at_equal_work(values: dict[tuple[Point, str, str], Values], labels
 
     Work by the second is power by energy per work; each run and draw has its own partner.
     """
-    (point,) = {point for point, _, _ in values if point[1] != IDLE}
-    idle = (point[0], IDLE, "")
+    (point,) = {point for point, _, _ in values if point[1] != _opplab.IDLE}
+    idle = (point[0], _opplab.IDLE, "")
 
     def at(label: str, metric: str, draw: int, of: Point = point) -> Mapping[int, float]:
         found = values.get((of, label, metric), Values())

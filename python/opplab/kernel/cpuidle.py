@@ -20,8 +20,7 @@ class IdleGovernor(_kernel.IdleGovernor):
     tick_ns : int
         The length of a tick.
     kernel : str
-        The kernel profile whose menu or teo it is; the others are those of v6.12. teo of v6.3 to v6.10 takes the CPU
-        for one that uses little of its capacity (gate ``teo_util``).
+        The kernel profile whose menu or teo it is; the others are those of v6.12.
 
     Raises
     ------
@@ -31,8 +30,9 @@ class IdleGovernor(_kernel.IdleGovernor):
     Notes
     -----
     ``select(now_ns, sleep_length_ns=, delta_tick_ns=, latency_req_ns=, disabled=, tick_stopped=,
-    nr_iowaiters=)`` chooses: the index of a state, and whether to stop the tick.  ``reflect(now_ns, index=,
+    nr_iowaiters=, utilized=)`` chooses: the index of a state, and whether to stop the tick.  ``reflect(now_ns, index=,
     residency_ns=, got_tick=, poll_time_limit=)`` records how it ended, or ``reject()`` that the driver refused it.
+    A CPU that uses more than 1/64 of its capacity is ``utilized``; teo of v6.3 to v6.10 goes by that.
     Source: drivers/cpuidle/governors/, v6.12.
 
     Examples
@@ -102,6 +102,13 @@ class Teo(IdleGovernor):
     >>> teo = Teo([(0, 0, True), (2_000, 20_000, False), (50_000, 600_000, False)])
     >>> teo.select(0, sleep_length_ns=5_000_000)
     (2, True)
+
+    On a CPU in use v6.3 to v6.10 take a shallower state:
+
+    >>> Teo([(0, 0, True), (2_000, 20_000, False), (50_000, 600_000, False)], kernel="6.8").select(
+    ...     0, sleep_length_ns=5_000_000, utilized=True
+    ... )
+    (1, True)
     """
 
     __slots__ = ()

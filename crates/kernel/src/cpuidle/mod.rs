@@ -25,9 +25,8 @@ pub use menu::Menu;
 pub use teo::Teo;
 pub use teo_recent::TeoRecent;
 pub use teo_short::{TeoShort, TickRule};
-pub use teo_util::TeoUtil;
 
-pub use crate::profile::{PollLimit, TeoForm, TeoNearTimer};
+pub use crate::profile::{PollLimit, TeoForm, TeoNearTimer, TeoUtil};
 
 use crate::profile::KernelProfile;
 
@@ -74,7 +73,7 @@ pub struct IdleFacts<'a> {
     pub nr_iowaiters: u32,
     /// Length of a tick, ns.
     pub tick_ns: u64,
-    /// The CPU uses more than 1/64 of its capacity; asked for where teo looks at it ([`KernelProfile::teo_looks_at_util`]).
+    /// The CPU uses more than 1/64 of its capacity; asked for where teo looks at it ([`KernelProfile::teo_util`]).
     pub utilized: bool,
     /// The CPU's clock (`local_clock()`), ns.
     pub now_ns: u64,
@@ -211,7 +210,7 @@ pub const IDLE_GOVERNORS: &[IdleGovernorEntry] = &[
     IdleGovernorEntry {
         name: "teo",
         rating: 19,
-        looks_at_util: KernelProfile::teo_looks_at_util,
+        looks_at_util: |kernel| kernel.teo_util().looks(),
         start: IdleStart::NoInterval,
         new: teo,
     },
@@ -232,13 +231,14 @@ pub const IDLE_GOVERNORS: &[IdleGovernorEntry] = &[
 ];
 
 fn teo(kernel: &KernelProfile) -> Box<dyn IdleGovernor> {
-    let by_time: Box<dyn IdleGovernor> = match kernel.teo {
-        TeoForm::Recent => Box::new(TeoRecent::default()),
-        TeoForm::TickHits => Box::new(Teo::new(kernel.teo_near_timer)),
-        TeoForm::ShortIdles => Box::new(TeoShort::new(TickRule::Artificial, kernel.teo_near_timer)),
-        TeoForm::TickWakeups => Box::new(TeoShort::new(TickRule::Counted, kernel.teo_near_timer)),
-    };
-    if kernel.teo_looks_at_util() { Box::new(TeoUtil::new(by_time)) } else { by_time }
+    let (near_timer, util) = (kernel.teo_near_timer, kernel.teo_util());
+    match kernel.teo {
+        TeoForm::Recent => Box::new(TeoRecent::new(util)),
+        TeoForm::RecentTickHits => Box::new(Teo::with_recent(near_timer, util)),
+        TeoForm::TickHits => Box::new(Teo::new(near_timer, util)),
+        TeoForm::ShortIdles => Box::new(TeoShort::new(TickRule::Artificial, near_timer, util)),
+        TeoForm::TickWakeups => Box::new(TeoShort::new(TickRule::Counted, near_timer, util)),
+    }
 }
 
 /// The governor called `name`, if there is one.
@@ -337,7 +337,7 @@ mod tests {
                     let facts = IdleFacts {
                         states: &states,
                         disabled: step.disabled,
-                        utilized: false,
+                        utilized: step.now_ns & 1 != 0,
                         latency_req_ns: step.latency_req_ns,
                         sleep_length_ns: step.sleep_length_ns,
                         delta_tick_ns: step.delta_tick_ns,

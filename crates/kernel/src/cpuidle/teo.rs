@@ -5,11 +5,11 @@
 //! woke the CPU so early that the idle time fell in this bin. If intercepts below the deepest candidate outweigh the
 //! rest, a shallower state is chosen.
 //!
-//! This version neither keeps "recent" intercepts (as [`super::TeoRecent`] does) nor looks at the CPU's utilisation
-//! (v6.3 to v6.10 did).
+//! v6.6 to v6.10 beside that keep the last nine wake-ups ([`RecentWakeups`]) and look at the CPU's utilisation ([`TeoUtil`]).
 
+use super::teo_recent::{NR_RECENT, RecentWakeups};
 use super::{
-    IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, KTIME_MAX, RESIDENCY_THRESHOLD_NS, TeoNearTimer, within,
+    IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, KTIME_MAX, RESIDENCY_THRESHOLD_NS, TeoNearTimer, TeoUtil, within,
 };
 
 /// What one event adds to a count.
@@ -27,10 +27,13 @@ pub struct TeoBin {
 }
 
 /// Teo's state for one CPU (`struct teo_cpu`).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Teo {
     /// Stays with a deeper state where a timer is near, the tick is stopped and the shallower one is not worth a tick.
     avoids_shallow: bool,
+    util: TeoUtil,
+    /// The last wake-ups, v6.6 to v6.10.
+    pub recent: Option<RecentWakeups>,
     /// The clock at selection; after the wake-up the time in between, ns.
     pub time_span_ns: i64,
     /// Time to the closest timer at selection, ns; `i64::MAX` if it was not asked.
@@ -126,19 +129,49 @@ pub(super) fn with_tick(
     IdleChoice { index, stop_tick, queried_sleep_length }
 }
 
+/// The choice of a CPU in use with two states (teo.c:teo_select(), v6.6).
+pub(super) fn two_states(index: usize, delta_tick_ns: i64, facts: &IdleFacts<'_>) -> IdleChoice {
+    if index == 0 {
+        return IdleChoice { index, stop_tick: false, queried_sleep_length: false };
+    }
+    with_tick(index, 0, facts.states[index].target_residency_ns.into(), delta_tick_ns, false, facts)
+}
+
 /// The state below `index` for a timer that comes before its residency, if the kernel takes it (teo.c:teo_select(), v6.11).
 pub(super) fn for_near_timer(avoids_shallow: bool, index: usize, facts: &IdleFacts<'_>) -> usize {
     let found = find_shallower_state(index, facts.sleep_length_ns, facts);
     if avoids_shallow && !is_deep_enough(found, facts) { index } else { found }
 }
 
+impl Default for Teo {
+    fn default() -> Self {
+        Self::new(TeoNearTimer::Taken, TeoUtil::Dropped)
+    }
+}
+
 impl Teo {
     /// A CPU that did not idle yet.
-    pub fn new(near_timer: TeoNearTimer) -> Self {
-        Self { avoids_shallow: near_timer == TeoNearTimer::Avoided, ..Self::default() }
+    pub fn new(near_timer: TeoNearTimer, util: TeoUtil) -> Self {
+        Self {
+            avoids_shallow: near_timer == TeoNearTimer::Avoided,
+            util,
+            recent: None,
+            time_span_ns: 0,
+            sleep_length_ns: 0,
+            bins: Vec::new(),
+            total: 0,
+            tick_hits: 0,
+            tick_ns: 0,
+            pending: None,
+        }
     }
 
-    /// Digests the last idle period (teo.c:teo_update(), v6.12).
+    /// The same in v6.6 to v6.10.
+    pub fn with_recent(near_timer: TeoNearTimer, util: TeoUtil) -> Self {
+        Self { recent: Some(RecentWakeups::default()), ..Self::new(near_timer, util) }
+    }
+
+    /// Digests the last idle period (teo.c:teo_update(), v6.12 and v6.10).
     fn update(&mut self, last_index: usize, residency_ns: u64, facts: &IdleFacts<'_>) {
         let Some(deepest) = facts.states.last() else { return };
         let measured_ns = if self.time_span_ns >= self.sleep_length_ns {
@@ -169,34 +202,64 @@ impl Teo {
                 index_timer = facts.states.len();
             }
         }
-        let count = if index_timer == facts.states.len() && facts.tick_ns <= measured_ns {
-            &mut self.tick_hits
-        } else if index_timer == index_duration {
-            &mut self.bins[index_duration].hits
-        } else {
-            &mut self.bins[index_duration].intercepts
+        let place = self.recent.as_mut().map_or(0, RecentWakeups::count_out);
+        let beyond_tick = index_timer == facts.states.len() && facts.tick_ns <= measured_ns;
+        let early = (index_timer != index_duration).then_some(index_duration);
+        if let Some(recent) = self.recent.as_mut().filter(|_| !beyond_tick) {
+            recent.note(place, early);
+        }
+        let count = match early {
+            _ if beyond_tick => &mut self.tick_hits,
+            None => &mut self.bins[index_duration].hits,
+            Some(bin) => &mut self.bins[bin].intercepts,
         };
         *count = count.wrapping_add(PULSE);
         self.total = self.total.wrapping_add(PULSE);
     }
 }
 
-/// The state below `index` that more than half of the intercepts suggest, if it is deep enough for a stopped tick (the second
-/// part of teo.c:teo_select(), v6.12 to v6.18).
-pub(super) fn intercepted(bins: &[TeoBin], index: usize, intercept_sum: u32, facts: &IdleFacts<'_>) -> usize {
-    let state_ok = |i: usize| is_deep_enough(i, facts);
+/// Sums over the states below a candidate that make a shallower one likely: of all early wake-ups and of the last nine, each
+/// where it is reason enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Early {
+    intercepts: Option<u32>,
+    recent: Option<u32>,
+}
+
+impl Early {
+    /// `None` where neither is.
+    pub(super) fn of(intercepts: u32, hits: u32, recent: u32, total: u32) -> Option<Self> {
+        let early = Self {
+            intercepts: (intercepts.wrapping_mul(2) > total.wrapping_sub(hits)).then_some(intercepts),
+            recent: (recent as usize > NR_RECENT / 2).then_some(recent),
+        };
+        (early.intercepts.is_some() || early.recent.is_some()).then_some(early)
+    }
+}
+
+/// The state below `index` that more than half of the early wake-ups suggest, if it is `ok` for a stopped tick (the second
+/// part of teo.c:teo_select(), v6.1 to v6.18).
+pub(super) fn intercepted(
+    bins: &[TeoBin],
+    recent: Option<&RecentWakeups>,
+    (index, early): (usize, Early),
+    ok: impl Fn(usize) -> bool,
+    facts: &IdleFacts<'_>,
+) -> usize {
+    let most = |sum: u32, of: Option<u32>| of.is_none_or(|of| sum.wrapping_mul(2) > of);
     let mut first_suitable = index;
-    let mut sum = 0u32;
+    let (mut intercepts, mut recent_sum) = (0u32, 0u32);
     for i in (0..index).rev() {
-        sum = sum.wrapping_add(bins[i].intercepts);
+        intercepts = intercepts.wrapping_add(bins[i].intercepts);
+        recent_sum = recent_sum.wrapping_add(recent.map_or(0, |recent| recent.early[i]));
         let usable = !facts.is_disabled(i);
-        if sum.wrapping_mul(2) > intercept_sum {
-            return if state_ok(i) && usable { i } else { first_suitable };
+        if most(intercepts, early.intercepts) && most(recent_sum, early.recent) {
+            return if ok(i) && usable { i } else { first_suitable };
         }
         if !usable {
             continue;
         }
-        if state_ok(i) {
+        if ok(i) {
             first_suitable = i;
         } else if first_suitable == index {
             break;
@@ -238,10 +301,13 @@ impl IdleGovernor for Teo {
         "teo"
     }
 
-    /// teo.c:teo_select(), v6.12.
+    /// teo.c:teo_select(), v6.12 and v6.10.
     fn select(&mut self, facts: &IdleFacts<'_>) -> IdleChoice {
         let states = facts.states;
         self.bins.resize(states.len(), TeoBin::default());
+        if let Some(recent) = &mut self.recent {
+            recent.resize(states.len());
+        }
         self.tick_ns = facts.tick_ns;
         if let Some((last_index, residency_ns)) = self.pending.take() {
             self.update(last_index, residency_ns, facts);
@@ -255,25 +321,31 @@ impl IdleGovernor for Teo {
             return keep_tick(0, false);
         }
 
+        // Half a tick is assumed to the next tick unless the timers are asked.
+        let mut delta_tick_ns = (facts.tick_ns / 2) as i64;
+        if let Some(index) = self.util.of_two(facts) {
+            return two_states(index, delta_tick_ns, facts);
+        }
+
         let Some(candidate) = Candidate::of(&self.bins, facts) else { return keep_tick(0, false) };
         let Candidate { mut index, index0, constraint_index, intercept_sum, hit_sum, all_intercepts } = candidate;
 
-        // Half a tick is assumed to the next tick unless the timers are asked.
-        let mut delta_tick_ns = (facts.tick_ns / 2) as i64;
         let duration_ns;
         if index == index0 {
             duration_ns = i128::from(states[index].target_residency_ns);
         } else {
             let tick_intercept_sum = all_intercepts.wrapping_add(self.bins[states.len() - 1].intercepts);
-            if intercept_sum.wrapping_mul(2) > self.total.wrapping_sub(hit_sum) {
-                index = intercepted(&self.bins, index, intercept_sum, facts);
-                if index == 0 {
-                    // Asked only to know after the wake-up whether the guess was right.
+            let recent = self.recent.as_ref();
+            let recent_sum = recent.map_or(0, |recent| recent.below(index));
+            if let Some(early) = Early::of(intercept_sum, hit_sum, recent_sum, self.total) {
+                index = intercepted(&self.bins, recent, (index, early), |i| is_deep_enough(i, facts), facts);
+                if index == 0 && recent.is_none() {
+                    // Asked only to know after the wake-up whether the guess was right (v6.11).
                     self.sleep_length_ns = facts.sleep_length_ns;
                     return keep_tick(0, true);
                 }
             }
-            index = index.min(constraint_index);
+            index = self.util.shallower(index.min(constraint_index), facts);
             if index == 0 {
                 return keep_tick(0, false);
             }
@@ -339,7 +411,7 @@ mod tests {
     #[test]
     fn a_near_timer_without_a_tick() {
         for (near, index) in [(TeoNearTimer::Avoided, 3), (TeoNearTimer::TakenAgain, 2)] {
-            let mut teo = Teo::new(near);
+            let mut teo = Teo::new(near, TeoUtil::Dropped);
             let mut now_ns = 0;
             (0..8).for_each(|_| _ = sleep(&mut teo, &mut now_ns, 50_000_000));
             let facts = IdleFacts {

@@ -1,56 +1,101 @@
-//! The timer-events-oriented idle governor as it was from v5.14 on (drivers/cpuidle/governors/teo.c, v6.1).
+//! The timer-events-oriented idle governor as it was from v5.14 to v6.5 (drivers/cpuidle/governors/teo.c).
 //!
 //! It differs from [`super::Teo`], v6.12's, in three things: the timers are always asked, before anything else; the last nine
 //! wake-ups are remembered beside the decaying counts, and more than four early ones among them are reason enough for a
 //! shallower state; that state is expected to last until the middle of its bin, which decides whether the tick stops.
+//! From v6.3 on a CPU in use takes a shallower state ([`TeoUtil`]).
 
-use super::teo::{DECAY_SHIFT, PULSE, measured_ns, time_span_ns, with_tick};
-use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, within};
+use super::teo::{DECAY_SHIFT, Early, PULSE, TeoBin, intercepted, measured_ns, time_span_ns, with_tick};
+use super::teo_util::{find_shallower_without_polling, is_usable, shallow_of_two};
+use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, TeoUtil, within};
 
 /// Number of remembered wake-ups.
 pub const NR_RECENT: usize = 9;
 
-/// The counts of one state's bin (`struct teo_bin`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TeoRecentBin {
-    /// Wake-ups by something else than the timer, with an idle time in this bin.
-    pub intercepts: u32,
-    /// Wake-ups in the bin that the timer promised.
-    pub hits: u32,
-    /// Intercepts among the last [`NR_RECENT`] wake-ups.
-    pub recent: u32,
+/// The last wake-ups, and which of them were early (`recent_idx` of `struct teo_cpu`, v5.14 to v6.10).
+///
+/// From v6.6 on a wake-up beyond the tick leaves its place as it was, so that an early one there is counted out again and the
+/// count wraps around (teo.c:teo_update(), v6.10; commit 449914398083 removed it for that).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RecentWakeups {
+    /// Early ones among them, by bin (`recent` of `struct teo_bin`).
+    pub early: Vec<u32>,
+    /// Where the next one goes.
+    pub next: usize,
+    /// The bins of the last ones, `None` for those that hit.
+    pub bins: [Option<usize>; NR_RECENT],
+}
+
+impl RecentWakeups {
+    pub(super) fn resize(&mut self, states: usize) {
+        self.early.resize(states, 0);
+    }
+
+    /// Counts out the oldest, whose place the next one takes: gives the place.
+    pub(super) fn count_out(&mut self) -> usize {
+        let place = self.next;
+        self.next = (place + 1) % NR_RECENT;
+        if let Some(early) = self.bins[place].and_then(|bin| self.early.get_mut(bin)) {
+            *early = early.wrapping_sub(1);
+        }
+        place
+    }
+
+    /// Counts one with the bin that it was early in.
+    pub(super) fn note(&mut self, place: usize, bin: Option<usize>) {
+        self.bins[place] = bin;
+        if let Some(early) = bin.and_then(|bin| self.early.get_mut(bin)) {
+            *early = early.wrapping_add(1);
+        }
+    }
+
+    /// How many were early below a state.
+    pub(super) fn below(&self, index: usize) -> u32 {
+        self.early[..index].iter().fold(0, |sum, &early| sum.wrapping_add(early))
+    }
 }
 
 /// Teo's state for one CPU (`struct teo_cpu`, v6.1).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TeoRecent {
+    util: TeoUtil,
     /// The clock at selection; after the wake-up the time in between, ns.
     pub time_span_ns: i64,
     /// Time to the closest timer at selection, ns.
     pub sleep_length_ns: i64,
     /// One bin a state.
-    pub bins: Vec<TeoRecentBin>,
+    pub bins: Vec<TeoBin>,
     /// Sum of hits and intercepts over all bins.
     pub total: u32,
-    /// Where in [`Self::recent`] the next wake-up goes.
-    pub next_recent_idx: usize,
-    /// The bins of the last wake-ups, `None` for those that hit.
-    pub recent: [Option<usize>; NR_RECENT],
+    /// The last wake-ups.
+    pub recent: RecentWakeups,
     /// The tick's length as given at the last selection, for the reflection that follows.
     tick_ns: u64,
     /// The last outcome, not digested yet.
     pending: Option<(usize, u64)>,
 }
 
-/// What the states below the candidate suggest (locals of `teo_select()`).
-#[derive(Debug, Clone, Copy, Default)]
-struct Sums {
-    intercepts: u32,
-    hits: u32,
-    recent: u32,
+impl Default for TeoRecent {
+    fn default() -> Self {
+        Self::new(TeoUtil::Ignored)
+    }
 }
 
 impl TeoRecent {
+    /// A CPU that did not idle yet.
+    pub fn new(util: TeoUtil) -> Self {
+        Self {
+            util,
+            time_span_ns: 0,
+            sleep_length_ns: 0,
+            bins: Vec::new(),
+            total: 0,
+            recent: RecentWakeups::default(),
+            tick_ns: 0,
+            pending: None,
+        }
+    }
+
     /// Digests the last idle period (teo.c:teo_update(), v6.1).
     fn update(&mut self, last_index: usize, residency_ns: u64, facts: &IdleFacts<'_>) {
         if facts.states.is_empty() {
@@ -76,57 +121,17 @@ impl TeoRecent {
             }
         }
 
-        let oldest = &mut self.recent[self.next_recent_idx];
-        self.next_recent_idx = (self.next_recent_idx + 1) % NR_RECENT;
-        let intercepted = index_timer != index_duration;
-        if let Some(bin) = core::mem::replace(oldest, intercepted.then_some(index_duration)) {
-            self.bins[bin].recent = self.bins[bin].recent.wrapping_sub(1);
-        }
+        let place = self.recent.count_out();
+        let early = (index_timer != index_duration).then_some(index_duration);
+        self.recent.note(place, early);
         let bin = &mut self.bins[index_duration];
-        if intercepted {
-            bin.intercepts = bin.intercepts.wrapping_add(PULSE);
-            bin.recent = bin.recent.wrapping_add(1);
-        } else {
-            bin.hits = bin.hits.wrapping_add(PULSE);
-        }
+        let count = if early.is_some() { &mut bin.intercepts } else { &mut bin.hits };
+        *count = count.wrapping_add(PULSE);
         self.total = self.total.wrapping_add(PULSE);
     }
 
-    /// The state below `index` that early wake-ups suggest and how long it is expected to last
-    /// (the second part of teo.c:teo_select(), v6.1); `None` keeps the candidate.
-    fn intercepted(&self, index: usize, duration_ns: i64, below: Sums, facts: &IdleFacts<'_>) -> (usize, i64) {
-        let by_count = below.intercepts.wrapping_mul(2) > self.total.wrapping_sub(below.hits);
-        let by_recent = below.recent as usize > NR_RECENT / 2;
-        if !by_count && !by_recent {
-            return (index, duration_ns);
-        }
-        let mut first_suitable = (index, duration_ns);
-        let (mut intercepts, mut recent) = (0u32, 0u32);
-        for i in (0..index).rev() {
-            intercepts = intercepts.wrapping_add(self.bins[i].intercepts);
-            recent = recent.wrapping_add(self.bins[i].recent);
-            let span_ns = middle_of_bin(i, facts);
-            let time_ok = !facts.tick_stopped || span_ns as u64 >= facts.tick_ns;
-            let usable = !facts.is_disabled(i);
-            let most_recent = !by_recent || recent.wrapping_mul(2) > below.recent;
-            let most_of_all = !by_count || intercepts.wrapping_mul(2) > below.intercepts;
-            if most_recent && most_of_all {
-                return if time_ok && usable { (i, span_ns) } else { first_suitable };
-            }
-            if !usable {
-                continue;
-            }
-            if time_ok {
-                first_suitable = (i, span_ns);
-            } else if first_suitable.0 == index {
-                break;
-            }
-        }
-        (index, duration_ns)
-    }
-
     /// The candidate, how long it is expected to last, and the first enabled state.
-    fn candidate(&mut self, latency_req_ns: u64, facts: &IdleFacts<'_>) -> (usize, i64, usize) {
+    fn candidate(&self, facts: &IdleFacts<'_>) -> (usize, i64, usize) {
         let states = facts.states;
         let duration_ns = facts.sleep_length_ns;
         if states.len() < 2 {
@@ -139,13 +144,16 @@ impl TeoRecent {
                 return (0, duration_ns, 0);
             }
         }
+        if let Some((index, duration_ns)) = self.of_two(duration_ns, facts) {
+            return (index, duration_ns, 0);
+        }
         let (mut index0, mut constraint_index) = (0, 0);
-        let (mut sums, mut below) = (Sums::default(), Sums::default());
+        let (mut intercepts, mut hits) = (0u32, 0u32);
+        let mut below = (0, 0);
         for (i, state) in states.iter().enumerate().skip(1) {
             let previous = self.bins[i - 1];
-            sums.intercepts = sums.intercepts.wrapping_add(previous.intercepts);
-            sums.hits = sums.hits.wrapping_add(previous.hits);
-            sums.recent = sums.recent.wrapping_add(previous.recent);
+            intercepts = intercepts.wrapping_add(previous.intercepts);
+            hits = hits.wrapping_add(previous.hits);
             if facts.is_disabled(i) {
                 continue;
             }
@@ -157,26 +165,75 @@ impl TeoRecent {
                 break;
             }
             index = Some(i);
-            if state.exit_latency_ns <= latency_req_ns {
+            if state.exit_latency_ns <= facts.latency_req_ns {
                 constraint_index = i;
             }
-            below = sums;
+            below = (intercepts, hits);
         }
         match index {
             None => (0, duration_ns, index0),
             Some(index) if index == index0 => (index, duration_ns, index0),
             Some(index) => {
                 let (index, duration_ns) = self.intercepted(index, duration_ns, below, facts);
-                (index.min(constraint_index), duration_ns, index0)
+                let (index, duration_ns) = self.in_use(index.min(constraint_index), duration_ns, facts);
+                (index, duration_ns, index0)
             }
         }
     }
+
+    /// The state below `index` that early wake-ups suggest and how long it is expected to last
+    /// (the second part of teo.c:teo_select(), v6.1).
+    fn intercepted(
+        &self,
+        index: usize,
+        duration_ns: i64,
+        (intercepts, hits): (u32, u32),
+        facts: &IdleFacts<'_>,
+    ) -> (usize, i64) {
+        let Some(early) = Early::of(intercepts, hits, self.recent.below(index), self.total) else {
+            return (index, duration_ns);
+        };
+        let ok = |i| is_long_enough(middle_of_bin(i, facts), facts);
+        let found = intercepted(&self.bins, Some(&self.recent), (index, early), ok, facts);
+        (found, if found == index { duration_ns } else { middle_of_bin(found, facts) })
+    }
+
+    /// What a CPU in use takes instead of state `index`, and how long it is expected to last (teo.c:teo_select(), v6.3 and
+    /// v6.5.3).
+    fn in_use(&self, index: usize, duration_ns: i64, facts: &IdleFacts<'_>) -> (usize, i64) {
+        if !self.util.sees_use(facts) {
+            return (index, duration_ns);
+        }
+        let found = find_shallower_without_polling(index, duration_ns, facts);
+        if self.util == TeoUtil::Shallower {
+            return (found, duration_ns);
+        }
+        let span_ns = middle_of_bin(found, facts);
+        if is_long_enough(span_ns, facts) { (found, span_ns) } else { (index, duration_ns) }
+    }
+
+    /// The same of two states, where nothing is weighed; `None`: there are more, or its use does not count.
+    fn of_two(&self, duration_ns: i64, facts: &IdleFacts<'_>) -> Option<(usize, i64)> {
+        if facts.states.len() != 2 || !self.util.sees_use(facts) {
+            return None;
+        }
+        if self.util == TeoUtil::Shallower {
+            return (0..2).find(|&i| is_usable(i, facts)).map(|index| (index, duration_ns));
+        }
+        let span_ns = middle_of_bin(0, facts);
+        Some((shallow_of_two(is_long_enough(span_ns, facts), facts), span_ns))
+    }
 }
 
-/// teo.c:teo_middle_of_bin(), v6.1.
+/// teo.c:teo_middle_of_bin(), v6.1; behind the table the kernel has empty states.
 fn middle_of_bin(index: usize, facts: &IdleFacts<'_>) -> i64 {
-    let residency_ns = |i: usize| facts.states[i].target_residency_ns as i64;
+    let residency_ns = |i: usize| facts.states.get(i).map_or(0, |state| state.target_residency_ns as i64);
     residency_ns(index).wrapping_add(residency_ns(index + 1)) / 2
+}
+
+/// teo.c:teo_time_ok(), v6.1.
+fn is_long_enough(span_ns: i64, facts: &IdleFacts<'_>) -> bool {
+    !facts.tick_stopped || span_ns as u64 >= facts.tick_ns
 }
 
 impl IdleGovernor for TeoRecent {
@@ -184,9 +241,10 @@ impl IdleGovernor for TeoRecent {
         "teo"
     }
 
-    /// teo.c:teo_select(), v6.1.
+    /// teo.c:teo_select(), v6.1 and v6.5.3.
     fn select(&mut self, facts: &IdleFacts<'_>) -> IdleChoice {
-        self.bins.resize(facts.states.len(), TeoRecentBin::default());
+        self.bins.resize(facts.states.len(), TeoBin::default());
+        self.recent.resize(facts.states.len());
         self.tick_ns = facts.tick_ns;
         if let Some((last_index, residency_ns)) = self.pending.take() {
             self.update(last_index, residency_ns, facts);
@@ -194,7 +252,7 @@ impl IdleGovernor for TeoRecent {
         self.time_span_ns = facts.now_ns as i64;
         self.sleep_length_ns = facts.sleep_length_ns;
 
-        let (index, duration_ns, index0) = self.candidate(facts.latency_req_ns, facts);
+        let (index, duration_ns, index0) = self.candidate(facts);
         with_tick(index, index0, duration_ns.into(), facts.delta_tick_ns, true, facts)
     }
 

@@ -6,11 +6,11 @@
 //! each is a hit of the deepest state. Written from the public sources of both; there are no vectors of them.
 
 use super::teo::{
-    Candidate, DECAY_SHIFT, PULSE, TeoBin, ended_by_tick, for_near_timer, intercepted, is_deep_enough, measured_ns,
-    with_tick,
+    Candidate, DECAY_SHIFT, Early, PULSE, TeoBin, ended_by_tick, for_near_timer, intercepted, is_deep_enough,
+    measured_ns, two_states, with_tick,
 };
 use super::{
-    IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, KTIME_MAX, RESIDENCY_THRESHOLD_NS, TeoNearTimer, within,
+    IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, KTIME_MAX, RESIDENCY_THRESHOLD_NS, TeoNearTimer, TeoUtil, within,
 };
 
 /// Below this latency constraint only shallow states are left, so that the timers need not be asked; ns.
@@ -27,10 +27,12 @@ pub enum TickRule {
 }
 
 /// Teo's state for one CPU (`struct teo_cpu`, v6.14).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TeoShort {
     rule: TickRule,
     avoids_shallow: bool,
+    /// No kernel of these looks at it; a proposal does.
+    util: TeoUtil,
     /// Time to the closest timer at selection, ns; `i64::MAX` if it was not asked.
     pub sleep_length_ns: i64,
     /// One bin a state.
@@ -51,8 +53,21 @@ pub struct TeoShort {
 
 impl TeoShort {
     /// A CPU that did not idle yet.
-    pub fn new(rule: TickRule, near_timer: TeoNearTimer) -> Self {
-        Self { rule, avoids_shallow: near_timer == TeoNearTimer::Avoided, ..Self::default() }
+    pub fn new(rule: TickRule, near_timer: TeoNearTimer, util: TeoUtil) -> Self {
+        Self {
+            rule,
+            avoids_shallow: near_timer == TeoNearTimer::Avoided,
+            util,
+            sleep_length_ns: 0,
+            bins: Vec::new(),
+            total: 0,
+            total_tick: 0,
+            tick_intercepts: 0,
+            short_idles: 0,
+            tick_ns: 0,
+            pending: None,
+            tick_wakeup: false,
+        }
     }
 
     /// teo.c:teo_decay(), v6.19; before, small counts stay.
@@ -122,7 +137,8 @@ impl TeoShort {
     }
 
     /// The state below `index` that more than half of the intercepts suggest (the second part of teo.c:teo_select()).
-    fn intercepted(&self, index: usize, index0: usize, intercept_sum: u32, facts: &IdleFacts<'_>) -> usize {
+    fn intercepted(&self, candidate: &Candidate, early: Early, facts: &IdleFacts<'_>) -> usize {
+        let Candidate { index, index0, intercept_sum, .. } = *candidate;
         match self.rule {
             TickRule::Counted => {
                 let shallowest = (index0..index).find(|&i| is_deep_enough(i, facts)).unwrap_or(index);
@@ -140,7 +156,7 @@ impl TeoShort {
                 }
                 found
             }
-            TickRule::Artificial => intercepted(&self.bins, index, intercept_sum, facts),
+            TickRule::Artificial => intercepted(&self.bins, None, (index, early), |i| is_deep_enough(i, facts), facts),
         }
     }
 }
@@ -164,18 +180,22 @@ impl IdleGovernor for TeoShort {
             return keep_tick(0, false);
         }
 
+        let mut delta_tick_ns = (facts.tick_ns / 2) as i64;
+        if let Some(index) = self.util.of_two(facts) {
+            return two_states(index, delta_tick_ns, facts);
+        }
+
         let Some(candidate) = Candidate::of(&self.bins, facts) else { return keep_tick(0, false) };
         let Candidate { mut index, index0, constraint_index, intercept_sum, hit_sum, .. } = candidate;
-        let mut delta_tick_ns = (facts.tick_ns / 2) as i64;
         let mut queried_sleep_length = false;
         let duration_ns;
         if index == index0 {
             duration_ns = i128::from(states[index].target_residency_ns);
         } else {
-            if intercept_sum.wrapping_mul(2) > self.total.wrapping_sub(hit_sum) {
-                index = self.intercepted(index, index0, intercept_sum, facts);
+            if let Some(early) = Early::of(intercept_sum, hit_sum, 0, self.total) {
+                index = self.intercepted(&candidate, early, facts);
             }
-            index = index.min(constraint_index);
+            index = self.util.shallower(index.min(constraint_index), facts);
             let shallow = index == 0 || states[index].target_residency_ns < RESIDENCY_THRESHOLD_NS;
             let mostly_short = self.short_idles.wrapping_mul(2) >= self.total;
             if shallow && (mostly_short || facts.latency_req_ns < LATENCY_THRESHOLD_NS) {
@@ -242,7 +262,7 @@ mod tests {
     #[test]
     fn short_sleeps_do_not_ask_the_timers() {
         for rule in [TickRule::Artificial, TickRule::Counted] {
-            let mut teo = TeoShort::new(rule, TeoNearTimer::TakenAgain);
+            let mut teo = TeoShort::new(rule, TeoNearTimer::TakenAgain, TeoUtil::Dropped);
             for _ in 0..20 {
                 sleep(&mut teo, 3_000, false);
             }
@@ -254,7 +274,7 @@ mod tests {
     /// In v6.19 ticks that do nothing but wake lead to the deepest state without tick.
     #[test]
     fn ticks_that_dominate_are_hits_of_the_deepest_state() {
-        let mut teo = TeoShort::new(TickRule::Counted, TeoNearTimer::TakenAgain);
+        let mut teo = TeoShort::new(TickRule::Counted, TeoNearTimer::TakenAgain, TeoUtil::Dropped);
         for _ in 0..20 {
             sleep(&mut teo, 3_900_000, true);
         }

@@ -3,7 +3,7 @@
 use super::proposal::{ProposalEntry, Within};
 
 /// Whether a CPU is in use so much that shallow states are better (drivers/cpuidle/governors/teo.c:teo_cpu_is_utilized(),
-/// v6.3, from public history): more than 1/64 of its capacity.
+/// v6.3): more than 1/64 of its capacity.
 pub fn teo_cpu_is_utilized(util: u64, capacity: u64) -> bool {
     util > capacity >> 6
 }

@@ -47,7 +47,7 @@ impl PyIdleGovernor {
     }
 
     #[pyo3(signature = (now_ns, *, sleep_length_ns, delta_tick_ns = None, latency_req_ns = KTIME_MAX, disabled = 0,
-        tick_stopped = false, nr_iowaiters = 0))]
+        tick_stopped = false, nr_iowaiters = 0, utilized = false))]
     #[expect(clippy::too_many_arguments, reason = "keywords")]
     fn select(
         &mut self,
@@ -58,12 +58,13 @@ impl PyIdleGovernor {
         disabled: u64,
         tick_stopped: bool,
         nr_iowaiters: u32,
+        utilized: bool,
     ) -> (usize, bool) {
         let states = self.states.clone();
         let facts = IdleFacts {
             states: &states,
             disabled,
-            utilized: false,
+            utilized,
             latency_req_ns,
             sleep_length_ns,
             delta_tick_ns: delta_tick_ns.unwrap_or_else(|| sleep_length_ns.min(self.tick_ns as i64)),

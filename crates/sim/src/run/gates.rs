@@ -1,7 +1,7 @@
 //! What the kernel profile and the policy mean for the engine, decided once.
 
 use opplab_kernel::cpufreq::schedutil::SugovGates;
-use opplab_kernel::cpuidle::{IdleStart, idle_governor};
+use opplab_kernel::cpuidle::{IDLE_GOVERNORS, IdleStart, idle_governor};
 use opplab_kernel::eas::EasGates;
 use opplab_kernel::profile::EmCost;
 use opplab_kernel::profile::{
@@ -32,7 +32,7 @@ pub(crate) struct Gates {
     pub(crate) profile: KernelProfile,
     /// Some proposal was added to the kernel.
     pub(crate) proposes: bool,
-    /// The idle governor looks at a CPU's utilisation.
+    /// An idle governor of the kernel looks at the utilisation; the run's own may be another.
     pub(crate) idle_looks_at_util: bool,
     /// What the idle governor's states are like after boot.
     pub(crate) idle_start: IdleStart,
@@ -127,7 +127,7 @@ impl Gates {
         let idle = idle_governor(&policy.idle_governor);
         Ok(Self {
             proposes: profile.proposals != Proposals::NONE,
-            idle_looks_at_util: idle.is_some_and(|governor| (governor.looks_at_util)(&profile)),
+            idle_looks_at_util: IDLE_GOVERNORS.iter().any(|governor| (governor.looks_at_util)(&profile)),
             idle_start: idle.map_or(IdleStart::AsLater, |governor| governor.start),
             latency_req_ns: u64::from(policy.cpu_dma_latency_us) * 1_000,
             platform,

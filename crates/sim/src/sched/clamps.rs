@@ -6,6 +6,7 @@
 
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::sched::placement::Clamps;
+use opplab_kernel::uclamp::uclamp_tg_restrict;
 use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 use opplab_model::event::Sink;
 
@@ -31,9 +32,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let mut min = state.uclamp_min.unwrap_or(unasked);
         let mut max = state.uclamp_max;
         if state.group != GroupId::ROOT {
-            // core.c:uclamp_tg_restrict(): within what the group has.
             let group = &self.groups[state.group];
-            (min, max) = (min.clamp(group.uclamp_min, group.uclamp_max), max.clamp(group.uclamp_min, group.uclamp_max));
+            let clamps = (group.uclamp_min, group.uclamp_max);
+            (min, max) = (uclamp_tg_restrict(min, clamps), uclamp_tg_restrict(max, clamps));
         }
         // core.c:uclamp_eff_get(): nobody gets more than the machine's limits.
         let (min, max) = (min.min(limit(policy.sched_util_clamp_min)), max.min(limit(policy.sched_util_clamp_max)));

@@ -2,6 +2,8 @@
 
 use opplab_kernel::cpuidle::haltpoll::{Haltpoll, HaltpollParams};
 use opplab_kernel::cpuidle::menu::{BUCKETS, Menu};
+use opplab_kernel::cpuidle::teo::TeoBin;
+use opplab_kernel::cpuidle::teo_recent::RecentWakeups;
 use opplab_kernel::cpuidle::{IdleFacts, IdleGovernor, IdleOutcome, IdleState, Ladder, Teo, TeoRecent};
 
 use opplab_kernel::profile::KernelProfile;
@@ -12,7 +14,8 @@ use crate::{Compared, Diff, Source, Tally, VerifyError};
 
 families! {
     File cpuidle_menu, File cpuidle_menu_masks: cpuidle_menu, File cpuidle_menu_v61, File cpuidle_teo,
-    File cpuidle_teo_masks: cpuidle_teo, File cpuidle_teo_v61, File cpuidle_ladder, File cpuidle_haltpoll,
+    File cpuidle_teo_masks: cpuidle_teo, File cpuidle_teo_v61, File cpuidle_teo_v63, File cpuidle_teo_v65,
+    File cpuidle_teo_v66, File cpuidle_ladder, File cpuidle_haltpoll,
 }
 
 /// The state table and the length of a tick. Which states are disabled at the start is the first step's mask.
@@ -42,7 +45,8 @@ fn replay<G: IdleGovernor>(
         line.each("steps", tally, |step, diff| {
             let facts = step.get("in")?;
             let choice = governor.select(&read!(facts => IdleFacts {
-                states = &states, disabled, utilized = false, latency_req_ns: "latency_req",
+                states = &states, disabled, latency_req_ns: "latency_req",
+                utilized = facts.find("utilized").map_or(Ok(false), |used| used.value())?,
                 sleep_length_ns: "sleep_length", delta_tick_ns: "delta_tick", tick_stopped,
                 nr_iowaiters = facts.find("nr_iowaiters").map_or(Ok(0), |count| count.value())?, tick_ns = tick_ns,
                 now_ns: "clock",
@@ -105,25 +109,52 @@ fn cpuidle_teo(source: &Source, tally: &mut Tally) -> Compared {
     )
 }
 
-fn cpuidle_teo_v61(source: &Source, tally: &mut Tally) -> Compared {
+fn teo_recent(source: &Source, tally: &mut Tally, new: fn(Json<'_>) -> Result<TeoRecent, VerifyError>) -> Compared {
     let compare = |teo: &TeoRecent, out: Json<'_>, diff: &mut Diff| {
-        same!(diff, out => { time_span_ns, sleep_length_ns, total, next_recent_idx } of teo);
-        same!(diff, out => {
-            recent_idx: teo.recent,
-            bins: teo.bins.iter().map(|bin| [bin.hits, bin.intercepts, bin.recent]).collect::<Vec<_>>(),
-        });
-        Ok(())
+        same!(diff, out => { time_span_ns, sleep_length_ns, total } of teo);
+        recent(&teo.recent, &teo.bins, out, diff)
     };
-    replay(
-        source,
-        tally,
-        |_| Ok(TeoRecent::default()),
-        compare,
-        |teo, reflect, diff| {
-            same!(diff, reflect => { time_span_after: teo.time_span_ns });
-            Ok(())
-        },
-    )
+    replay(source, tally, new, compare, |teo, reflect, diff| {
+        same!(diff, reflect => { time_span_after: teo.time_span_ns });
+        Ok(())
+    })
+}
+
+/// The last wake-ups beside the counts.
+fn recent(recent: &RecentWakeups, bins: &[TeoBin], out: Json<'_>, diff: &mut Diff) -> Compared {
+    let bins = bins.iter().zip(&recent.early);
+    same!(diff, out => {
+        next_recent_idx: recent.next, recent_idx: recent.bins,
+        bins: bins.map(|(bin, &early)| [bin.hits, bin.intercepts, early]).collect::<Vec<_>>(),
+    });
+    Ok(())
+}
+
+fn cpuidle_teo_v61(source: &Source, tally: &mut Tally) -> Compared {
+    teo_recent(source, tally, |_| Ok(TeoRecent::default()))
+}
+
+fn cpuidle_teo_v63(source: &Source, tally: &mut Tally) -> Compared {
+    teo_recent(source, tally, |_| Ok(TeoRecent::new(KernelProfile::at((6, 3)).teo_util())))
+}
+
+fn cpuidle_teo_v65(source: &Source, tally: &mut Tally) -> Compared {
+    teo_recent(source, tally, |_| Ok(TeoRecent::new(KernelProfile::of((6, 5), 3).teo_util())))
+}
+
+fn cpuidle_teo_v66(source: &Source, tally: &mut Tally) -> Compared {
+    let new = |_: Json<'_>| {
+        let kernel = KernelProfile::at((6, 6));
+        Ok(Teo::with_recent(kernel.teo_near_timer, kernel.teo_util()))
+    };
+    let compare = |teo: &Teo, out: Json<'_>, diff: &mut Diff| {
+        same!(diff, out => { time_span_ns, sleep_length_ns, total, tick_hits } of teo);
+        teo.recent.as_ref().map_or(Ok(()), |last| recent(last, &teo.bins, out, diff))
+    };
+    replay(source, tally, new, compare, |teo, reflect, diff| {
+        same!(diff, reflect => { time_span_after: teo.time_span_ns });
+        Ok(())
+    })
 }
 
 fn cpuidle_ladder(source: &Source, tally: &mut Tally) -> Compared {

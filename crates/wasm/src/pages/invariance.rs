@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use opplab_import::fmax::{Candidate, FmaxInput, KernelChoice, fmax};
+use opplab_import::fmax::{Candidate, FmaxInput, FmaxReport, KernelChoice, fmax};
 use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::freq_invariance::{FreqMax, scale_freq_tick};
 use opplab_model::event::{Event, Sink};
@@ -152,49 +152,82 @@ fn driver(machine: &Machine) -> Option<&'static str> {
 
 fn answer(values: &Values<'_>) -> Result<Answer, String> {
     let name = values.text("machine");
-    let text = machine_text(name);
-    let machine = parse_machine(name, text).map_err(|error| error.to_string())?;
-    let driver = driver(&machine).ok_or("the machine has no driver that schedutil could ask")?;
+    let machine = parse_machine(name, machine_text(name)).map_err(|error| error.to_string())?;
     let input = FmaxInput::of_machine(&machine);
     let report = fmax(&input, None);
-    let mut candidates: Vec<Candidate> = Vec::new();
-    for candidate in &report.candidates {
-        // Two names of one number are one choice; numbers that no kernel sees are none.
-        if FreqMax::from_name(&candidate.name).is_none() {
-            continue;
-        }
-        match candidates.iter().position(|known| known.ratio == candidate.ratio) {
-            Some(known) => candidates[known].name = format!("{}, {}", candidates[known].name, candidate.name),
-            None if candidates.len() < CHOICES_MAX => candidates.push(candidate.clone()),
+    let candidates = choices(&report);
+    let files = files(values, &machine, &candidates)?;
+    let runs = runs(name, &files, candidates)?;
+    let version = profile(values.text("kernel"))?.version;
+    let own = report.kernels.iter().rposition(|kernel| since(kernel) <= version);
+    let own = own.map(|at| &report.kernels[at]);
+    let page = Shown { values, input: &input, report: &report, own, runs: &runs };
+    let mut out = Answer::default();
+    page.sentences(&mut out);
+    page.charts(&mut out);
+    page.choices(&machine.name, &mut out);
+    page.kernels(&mut out);
+    report.warnings.iter().for_each(|warning| out.say(format!("{warning}.")));
+    out.command = "opplab run f-max.toml".to_owned();
+    out.sources = files.map(|(file, text)| (file.to_owned(), text)).into();
+    Ok(out)
+}
+
+/// The choices of f_max: two names of one number are one, numbers that no kernel sees are none.
+fn choices(report: &FmaxReport) -> Vec<Candidate> {
+    let mut found: Vec<Candidate> = Vec::new();
+    for candidate in report.candidates.iter().filter(|one| FreqMax::from_name(&one.name).is_some()) {
+        match found.iter().position(|known| known.ratio == candidate.ratio) {
+            Some(known) => found[known].name = format!("{}, {}", found[known].name, candidate.name),
+            None if found.len() < CHOICES_MAX => found.push(candidate.clone()),
             None => {}
         }
     }
-    let period_us = values.number("period_us");
-    few("activations", values.number("threads") * values.number("length_ms") * 1000 / period_us)?;
-    let workload = format!(
-        "{{\"global\": {{\"duration\": 2, \"calibration\": \"CPU0\"}}, \"tasks\": {{\"thread\": {{\"instance\": {}, \"loop\": -1, \
-         \"run\": {}, \"timer\": {{\"ref\": \"unique\", \"period\": {period_us}}}}}}}}}",
-        values.number("threads"),
+    found
+}
+
+/// The experiment with a policy for each choice, and its load: file names and texts.
+fn files(
+    values: &Values<'_>,
+    machine: &Machine,
+    candidates: &[Candidate],
+) -> Result<[(&'static str, String); 2], String> {
+    let driver = driver(machine).ok_or("the machine has no driver that schedutil could ask")?;
+    let (threads, length_ms, period_us) =
+        (values.number("threads"), values.number("length_ms"), values.number("period_us"));
+    few("activations", threads * length_ms * 1000 / period_us)?;
+    let load = format!(
+        "{{\"global\": {{\"duration\": 2, \"calibration\": \"CPU0\"}}, \"tasks\": {{\"thread\": {{\"instance\": {threads}, \"loop\": -1, \
+         \"run\": {}, \"timer\": {{\"ref\": \"unique\", \"period\": {period_us}}}}}}}}}\n",
         values.number("run_us")
     );
     let mut experiment = format!(
-        "format = 1\nname = \"f-max\"\nmachine = \"{name}\"\nseed = 1\niterations = 1\nduration = \"{}ms\"\n\n[defaults]\n\
+        "format = 1\nname = \"f-max\"\nmachine = \"{}\"\nseed = 1\niterations = 1\nduration = \"{length_ms}ms\"\n\n[defaults]\n\
          kernel = \"{}\"\nhz = {}\ndriver = \"{driver}\"\ngovernor = \"schedutil\"\n",
-        values.number("length_ms"),
+        values.text("machine"),
         values.text("kernel"),
         values.text("hz")
     );
-    for candidate in &candidates {
+    for candidate in candidates {
         let name = candidate.name.split(", ").next().unwrap_or_default();
         let _ = write!(experiment, "\n[[policy]]\nlabel = \"{name}\"\nfreq_max = \"{name}\"\n");
     }
     experiment += "\n[[workload]]\nlabel = \"load\"\nrtapp = \"load.json\"\n";
+    Ok([("f-max.toml", experiment), ("load.json", load)])
+}
+
+/// A run of the experiment for each choice.
+fn runs(
+    machine: &str,
+    [(_, experiment), (load_file, load)]: &[(&str, String); 2],
+    candidates: Vec<Candidate>,
+) -> Result<Vec<Chosen>, String> {
     let source = |file: &str, text: &str| SourceText { file: file.to_owned(), text: text.to_owned() };
-    let machines = BTreeMap::from([(name.to_owned(), source(&format!("{name}.toml"), text))]);
-    let files = BTreeMap::from([("load.json".to_owned(), source("load.json", &workload))]);
-    let parsed = parse_experiment("f-max.toml", &experiment).map_err(|error| error.to_string())?;
-    let cases = parsed.expand(&machines, &files).map_err(|error| error.to_string())?;
-    let runs = cases.into_iter().zip(candidates).map(|(file, candidate)| {
+    let machines = BTreeMap::from([(machine.to_owned(), source(&format!("{machine}.toml"), machine_text(machine)))]);
+    let loads = BTreeMap::from([((*load_file).to_owned(), source(load_file, load))]);
+    let parsed = parse_experiment("f-max.toml", experiment).map_err(|error| error.to_string())?;
+    let cases = parsed.expand(&machines, &loads).map_err(|error| error.to_string())?;
+    let run = |(file, candidate): (_, Candidate)| {
         let case = Case::from(file);
         let mut watch = Watch { from_ns: case.duration_ns / SETTLING, ..Watch::default() };
         let outcome = opplab_sim::run(&case, &mut watch).map_err(|error| format!("{}: {}", candidate.name, error.0))?;
@@ -205,146 +238,171 @@ fn answer(values: &Values<'_>) -> Result<Answer, String> {
             missed: outcome.missed_activations,
             activations: outcome.activations,
         })
-    });
-    let runs = runs.collect::<Result<Vec<_>, String>>()?;
+    };
+    cases.into_iter().zip(candidates).map(run).collect()
+}
 
-    let mut out = Answer::default();
-    let ratio_of = |chosen: &Chosen| chosen.candidate.ratio;
-    let at_khz = values.number("at_mhz") * 1000;
-    let scale = |khz: u64, ratio: u64| scale_freq_tick(khz, input.sources.base_khz.into(), ratio).unwrap_or(1024);
-    let version = profile(values.text("kernel"))?.version;
-    let since = |kernel: &KernelChoice| profile(kernel.kernel).map_or((0, 0), |profile| profile.version);
-    let own = report.kernels.iter().rposition(|kernel| since(kernel) <= version);
-    let own = own.map(|at| &report.kernels[at]);
-    let ends = |of: fn(&Chosen) -> Option<u64>| {
-        let all: Vec<u64> = runs.iter().filter_map(of).collect();
-        all.iter().min().copied().zip(all.iter().max().copied())
-    };
-    if let Some(kernel) = own {
-        out.say(match (&kernel.candidate, kernel.khz) {
-            (Some(candidate), _) => format!("This kernel takes {candidate} here: {}.", kernel.why),
-            (None, Some(khz)) => format!("This kernel takes {khz} kHz here: {}.", kernel.why),
-            (None, None) => format!("This kernel is not frequency-invariant here: {}.", kernel.why),
-        });
+/// The version that brought a kernel's choice.
+fn since(kernel: &KernelChoice) -> (u16, u16) {
+    profile(kernel.kernel).map_or((0, 0), |profile| profile.version)
+}
+
+const UNKNOWN: &str = "-";
+
+/// What the page shows.
+struct Shown<'a> {
+    values: &'a Values<'a>,
+    input: &'a FmaxInput,
+    report: &'a FmaxReport,
+    /// What the chosen kernel takes.
+    own: Option<&'a KernelChoice>,
+    runs: &'a [Chosen],
+}
+
+impl Shown<'_> {
+    fn scale(&self, khz: u64, chosen: &Chosen) -> u64 {
+        scale_freq_tick(khz, self.input.sources.base_khz.into(), chosen.candidate.ratio).unwrap_or(1024)
     }
-    if let Some((low, high)) = ends(|chosen| mean(chosen.watch.utils)) {
-        out.say(format!("The same load has a mean utilisation between {low} and {high}, by the choice of f_max."));
+
+    fn at_khz(&self) -> u64 {
+        self.values.number("at_mhz") * 1000
     }
-    let of_tick = "aperfmperf.c:scale_freq_tick()";
-    let of_max = if input.processor.as_ref().is_some_and(|processor| processor.vendor == "AuthenticAMD") {
-        "cppc.c:amd_set_max_freq_ratio()"
-    } else {
-        "aperfmperf.c:intel_set_max_freq_ratio()"
-    };
-    out.fact("highest clock without boost", format!("{} MHz", input.sources.base_khz / 1000), "MPERF counts at it");
-    for chosen in &runs {
-        out.fact(
-            format!("scale at {} MHz, {}", at_khz / 1000, chosen.candidate.name),
-            scale(at_khz, ratio_of(chosen)),
-            of_tick,
-        );
+
+    fn end_ns(&self) -> u64 {
+        self.values.number("length_ms") * MS
     }
-    let top_khz = u64::from(input.turbo.iter().map(|bin| bin.khz).max().unwrap_or(0).max(input.sources.base_khz));
-    let series = |of: &dyn Fn(&Chosen) -> Vec<(u64, u64)>, step: bool| {
-        // The first one is drawn last, over those that agree with it.
-        let all = runs.iter().enumerate().rev();
+
+    fn sentences(&self, out: &mut Answer) {
+        if let Some(kernel) = self.own {
+            out.say(match (&kernel.candidate, kernel.khz) {
+                (Some(candidate), _) => format!("This kernel takes {candidate} here: {}.", kernel.why),
+                (None, Some(khz)) => format!("This kernel takes {khz} kHz here: {}.", kernel.why),
+                (None, None) => format!("This kernel is not frequency-invariant here: {}.", kernel.why),
+            });
+        }
+        let means: Vec<u64> = self.runs.iter().filter_map(|chosen| mean(chosen.watch.utils)).collect();
+        if let Some((low, high)) = means.iter().min().zip(means.iter().max()) {
+            out.say(format!("The same load has a mean utilisation between {low} and {high}, by the choice of f_max."));
+        }
+        let base_khz = self.input.sources.base_khz;
+        out.fact("highest clock without boost", format!("{} MHz", base_khz / 1000), "MPERF counts at it");
+        for chosen in self.runs {
+            out.fact(
+                format!("scale at {} MHz, {}", self.at_khz() / 1000, chosen.candidate.name),
+                self.scale(self.at_khz(), chosen),
+                "aperfmperf.c:scale_freq_tick()",
+            );
+        }
+    }
+
+    /// A line for each run. The first one is drawn last, over those that agree with it.
+    fn series(&self, step: bool, points: impl Fn(&Chosen) -> Vec<(u64, u64)>) -> Vec<Series> {
+        let all = self.runs.iter().enumerate().rev();
         all.map(|(at, chosen)| Series {
             name: chosen.candidate.name.clone(),
             step,
             color: at as u8,
-            points: of(chosen),
+            points: points(chosen),
         })
-        .collect::<Vec<_>>()
-    };
-    let clocks = |chosen: &Chosen| {
-        let ratio = ratio_of(chosen);
-        (1..=160).map(|nth| top_khz * nth / 160).map(|khz| (khz, scale(khz, ratio))).collect()
-    };
-    out.charts.push(Chart {
-        title: "Speed that load tracking sees, by the CPU's clock".to_owned(),
-        x: ("clock".to_owned(), "kHz", top_khz),
-        y: ("scale".to_owned(), "", 1024),
-        series: series(&clocks, false),
-        lanes: Vec::new(),
-        mark: Some(at_khz.min(top_khz)),
-    });
-    let end_ns = values.number("length_ms") * MS;
-    out.charts.push(Chart {
-        title: "util_avg of a thread, under schedutil".to_owned(),
-        x: ("time".to_owned(), "ns", end_ns),
-        y: ("util_avg".to_owned(), "", 1024),
-        series: series(&|chosen| chosen.watch.util.clone(), true),
-        lanes: Vec::new(),
-        mark: None,
-    });
-    let asked_khz = runs.iter().flat_map(|chosen| &chosen.watch.asked).map(|point| point.1).max().unwrap_or(0);
-    out.charts.push(Chart {
-        title: "Clock that schedutil asks for".to_owned(),
-        x: ("time".to_owned(), "ns", end_ns),
-        y: ("clock".to_owned(), "kHz", top_khz.max(asked_khz)),
-        series: series(&|chosen| chosen.watch.asked.clone(), true),
-        lanes: Vec::new(),
-        mark: None,
-    });
-    let unknown = || "-".to_owned();
-    let rows = runs.iter().map(|chosen| {
-        let Candidate { name, khz, ratio, scale_at_base, source, .. } = &chosen.candidate;
-        vec![
-            name.clone(),
-            format!("{:.0} MHz", f64::from(*khz) / 1e3),
-            ratio.to_string(),
-            scale_at_base.to_string(),
-            mean(chosen.watch.utils).map_or_else(unknown, |util| util.to_string()),
-            chosen.watch.most.to_string(),
-            chosen.watch.asked_khz(end_ns).map_or_else(unknown, |khz| format!("{} MHz", (khz + 500) / 1000)),
-            chosen.busy_mhz.map_or_else(unknown, |mhz| format!("{mhz:.0} MHz")),
-            format!("{} of {}", chosen.missed, chosen.activations),
-            source.clone(),
-        ]
-    });
-    let columns = [
-        "f_max",
-        "is",
-        "ratio",
-        "scale at base",
-        "mean util",
-        "most",
-        "asked, mean",
-        "busy clock, whole run",
-        "missed",
-        "from",
-    ];
-    out.tables.push(Table {
-        title: format!("Each choice on {} ({of_max}; utilisation and requests of the second half)", machine.name),
-        columns: columns.map(str::to_owned).to_vec(),
-        chosen: own.and_then(|kernel| runs.iter().position(|chosen| Some(chosen.candidate.ratio) == kernel.ratio)),
-        rows: rows.collect(),
-    });
-    // A row for kernels that follow each other and take the same for the same reason.
-    let mut rows: Vec<(&KernelChoice, &KernelChoice)> = Vec::new();
-    for kernel in &report.kernels {
-        match rows.last_mut() {
-            Some((first, last)) if first.ratio == kernel.ratio && first.why == kernel.why => *last = kernel,
-            _ => rows.push((kernel, kernel)),
-        }
+        .collect()
     }
-    let kernels = rows.iter().map(|(kernel, last)| {
-        vec![
-            if kernel == last { kernel.kernel.to_owned() } else { format!("{} to {}", kernel.kernel, last.kernel) },
-            kernel.ratio.map_or_else(|| "none".to_owned(), |ratio| ratio.to_string()),
-            kernel.khz.map_or_else(unknown, |khz| format!("{:.0} MHz", f64::from(khz) / 1e3)),
-            kernel.candidate.clone().unwrap_or_default(),
-            kernel.why.clone(),
-        ]
-    });
-    out.tables.push(Table {
-        title: "What each kernel takes (opplab fmax)".to_owned(),
-        columns: ["kernel", "ratio", "f_max", "choice", "why"].map(str::to_owned).to_vec(),
-        rows: kernels.collect(),
-        chosen: own.and_then(|own| rows.iter().rposition(|(first, _)| since(first) <= since(own))),
-    });
-    report.warnings.iter().for_each(|warning| out.say(format!("{warning}.")));
-    out.command = "opplab run f-max.toml".to_owned();
-    out.sources = vec![("f-max.toml".to_owned(), experiment), ("load.json".to_owned(), workload + "\n")];
-    Ok(out)
+
+    fn charts(&self, out: &mut Answer) {
+        let turbo_khz = self.input.turbo.iter().map(|bin| bin.khz).max().unwrap_or(0);
+        let top_khz = u64::from(turbo_khz.max(self.input.sources.base_khz));
+        let clocks = (1..=160).map(|nth| top_khz * nth / 160);
+        out.charts.push(Chart {
+            title: "Speed that load tracking sees, by the CPU's clock".to_owned(),
+            x: ("clock".to_owned(), "kHz", top_khz),
+            y: ("scale".to_owned(), "", 1024),
+            series: self.series(false, |chosen| clocks.clone().map(|khz| (khz, self.scale(khz, chosen))).collect()),
+            lanes: Vec::new(),
+            mark: Some(self.at_khz().min(top_khz)),
+        });
+        let time = || ("time".to_owned(), "ns", self.end_ns());
+        out.charts.push(Chart {
+            title: "util_avg of a thread, under schedutil".to_owned(),
+            x: time(),
+            y: ("util_avg".to_owned(), "", 1024),
+            series: self.series(true, |chosen| chosen.watch.util.clone()),
+            lanes: Vec::new(),
+            mark: None,
+        });
+        let asked_khz = self.runs.iter().flat_map(|chosen| &chosen.watch.asked).map(|point| point.1).max().unwrap_or(0);
+        out.charts.push(Chart {
+            title: "Clock that schedutil asks for".to_owned(),
+            x: time(),
+            y: ("clock".to_owned(), "kHz", top_khz.max(asked_khz)),
+            series: self.series(true, |chosen| chosen.watch.asked.clone()),
+            lanes: Vec::new(),
+            mark: None,
+        });
+    }
+
+    fn choices(&self, machine: &str, out: &mut Answer) {
+        let unknown = || UNKNOWN.to_owned();
+        let row = |chosen: &Chosen| {
+            let Candidate { name, khz, ratio, scale_at_base, source, .. } = &chosen.candidate;
+            let asked_khz = chosen.watch.asked_khz(self.end_ns());
+            vec![
+                name.clone(),
+                format!("{:.0} MHz", f64::from(*khz) / 1e3),
+                ratio.to_string(),
+                scale_at_base.to_string(),
+                mean(chosen.watch.utils).map_or_else(unknown, |util| util.to_string()),
+                chosen.watch.most.to_string(),
+                asked_khz.map_or_else(unknown, |khz| format!("{} MHz", (khz + 500) / 1000)),
+                chosen.busy_mhz.map_or_else(unknown, |mhz| format!("{mhz:.0} MHz")),
+                format!("{} of {}", chosen.missed, chosen.activations),
+                source.clone(),
+            ]
+        };
+        let columns = [
+            "f_max",
+            "is",
+            "ratio",
+            "scale at base",
+            "mean util",
+            "most",
+            "asked, mean",
+            "busy clock, whole run",
+            "missed",
+            "from",
+        ];
+        let is_amd = self.input.processor.as_ref().is_some_and(|processor| processor.vendor == "AuthenticAMD");
+        let of_max = if is_amd { "cppc.c:amd_set_max_freq_ratio()" } else { "aperfmperf.c:intel_set_max_freq_ratio()" };
+        let is_own = |chosen: &Chosen| self.own.is_some_and(|kernel| Some(chosen.candidate.ratio) == kernel.ratio);
+        out.tables.push(Table {
+            title: format!("Each choice on {machine} ({of_max}; utilisation and requests of the second half)"),
+            columns: columns.map(str::to_owned).to_vec(),
+            chosen: self.runs.iter().position(is_own),
+            rows: self.runs.iter().map(row).collect(),
+        });
+    }
+
+    /// A row for kernels that follow each other and take the same for the same reason.
+    fn kernels(&self, out: &mut Answer) {
+        let mut spans: Vec<(&KernelChoice, &KernelChoice)> = Vec::new();
+        for kernel in &self.report.kernels {
+            match spans.last_mut() {
+                Some((first, last)) if first.ratio == kernel.ratio && first.why == kernel.why => *last = kernel,
+                _ => spans.push((kernel, kernel)),
+            }
+        }
+        let row = |(kernel, last): &(&KernelChoice, &KernelChoice)| {
+            vec![
+                if kernel == last { kernel.kernel.to_owned() } else { format!("{} to {}", kernel.kernel, last.kernel) },
+                kernel.ratio.map_or_else(|| "none".to_owned(), |ratio| ratio.to_string()),
+                kernel.khz.map_or_else(|| UNKNOWN.to_owned(), |khz| format!("{:.0} MHz", f64::from(khz) / 1e3)),
+                kernel.candidate.clone().unwrap_or_default(),
+                kernel.why.clone(),
+            ]
+        };
+        out.tables.push(Table {
+            title: "What each kernel takes (opplab fmax)".to_owned(),
+            columns: ["kernel", "ratio", "f_max", "choice", "why"].map(str::to_owned).to_vec(),
+            rows: spans.iter().map(row).collect(),
+            chosen: self.own.and_then(|own| spans.iter().rposition(|(first, _)| since(first) <= since(own))),
+        });
+    }
 }

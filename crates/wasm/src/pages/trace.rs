@@ -15,13 +15,12 @@ use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
 use opplab_replay::energy::{EnergyMeter, TraceEnergy};
 use opplab_replay::rerun::ClosedCase;
-use opplab_replay::signals::{First, events, read_options};
+use opplab_replay::signals::{First, Pass, events};
 use opplab_replay::{Events, Mode, Recorded, Replay, Setup};
-use opplab_signals::activations::Activations;
 use opplab_signals::decode::{SchedEvent, SchedSink, Threads, decoded_threads, pid_of};
-use opplab_signals::pelt::{PeltReplay, Sample, Samples};
+use opplab_signals::pelt::{Sample, Samples};
 use opplab_signals::residency::Residency;
-use opplab_signals::summary::{Deadlines, Latencies, LatencySummary, Utils};
+use opplab_signals::summary::{Deadlines, LatencySummary, Utils};
 use opplab_sim::Case;
 use opplab_sim::why_slow::{LIMITS, SLOW_REASONS, SlowKey, SlowTime, WhySlow};
 use opplab_timeline::RunTrace;
@@ -222,30 +221,18 @@ impl Job for Drop {
 
 /// Everything that listens in the pass over the trace.
 struct All<'m> {
-    pelt: PeltReplay<Seen>,
-    residency: Residency,
-    activations: Activations,
-    latencies: Latencies,
+    pass: Pass<'m, Seen>,
     names: TaskNames,
-    meter: Option<EnergyMeter<'m>>,
     view: View,
 }
 
 impl SchedSink for All<'_> {
     fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
-        if let Some(meter) = &mut self.meter {
-            meter.event(event, what);
+        self.pass.event(event, what);
+        if *what != SchedEvent::Other {
+            let _ = self.names.event(event);
+            self.view.event(event, what);
         }
-        if *what == SchedEvent::Other {
-            return;
-        }
-        self.pelt.event(event, what);
-        self.residency.event(event, what);
-        self.activations.event(event, what);
-        let _ = self.names.event(event);
-        self.view.event(event, what);
-        self.residency.waits.drain(..).for_each(|wait| self.latencies.wait(&wait));
-        self.activations.all.drain(..).for_each(|one| self.latencies.activation(&one));
     }
 }
 
@@ -357,21 +344,17 @@ impl Drop {
         let seen = Seen { utils: Utils::default(), points: Vec::new(), window_ns };
         let (pelt, _) = First::of(file).map_err(text)?.load_tracking(None, machine, true, seen);
         let mut all = All {
-            pelt,
-            residency: Residency::default(),
-            activations: Activations::default(),
-            latencies: Latencies::default(),
+            pass: Pass::new(pelt, machine, None, true),
             names: TaskNames::default(),
-            meter: machine.filter(|machine| machine.unknown_power().is_empty()).map(EnergyMeter::new),
             view: View { window_ns, ..View::default() },
         };
-        let options = read_options(all.meter.is_some());
+        let options = all.pass.read_options();
         let mut reader = file.reader(&options).map_err(text)?;
         let (names, mut threads) = (events(), Threads::default());
         let mut sink = decoded_threads(&names, &mut all, &mut threads);
         let outcome = file.stream_reader(&mut *reader, &options, &mut sink).map_err(text)?;
         drop(sink);
-        let All { pelt, mut residency, activations, latencies, mut names, meter, view } = all;
+        let All { pass: Pass { pelt, mut residency, activations, meter, latencies }, mut names, view } = all;
         residency.finish();
         let cpus = view.cpus.keys().last().map_or(0, |cpu| *cpu as usize + 1);
         if let Some(machine) = machine.filter(|machine| machine.nr_cpus() < cpus) {
@@ -392,7 +375,7 @@ impl Drop {
             utils,
             points,
             residency,
-            latencies: latencies.finish(&activations.under_way(), &known),
+            latencies: latencies.unwrap_or_default().finish(&activations.under_way(), &known),
             energy: meter.map(EnergyMeter::finish),
             view,
             problems: outcome.problems.iter().map(ToString::to_string).collect(),
