@@ -15,6 +15,7 @@ pub mod haltpoll;
 pub mod ladder;
 pub mod menu;
 pub mod teo;
+pub mod teo_parts;
 pub mod teo_recent;
 pub mod teo_short;
 pub mod teo_util;

@@ -5,55 +5,11 @@
 //! shallower state; that state is expected to last until the middle of its bin, which decides whether the tick stops.
 //! From v6.3 on a CPU in use takes a shallower state ([`TeoUtil`]).
 
-use super::teo::{DECAY_SHIFT, Early, PULSE, TeoBin, intercepted, measured_ns, time_span_ns, with_tick};
+use super::teo_parts::{
+    DECAY_SHIFT, Early, PULSE, RecentWakeups, TeoBin, intercepted, measured_ns, time_span_ns, with_tick,
+};
 use super::teo_util::{find_shallower_without_polling, is_usable, shallow_of_two};
 use super::{IdleChoice, IdleFacts, IdleGovernor, IdleOutcome, TeoUtil, within};
-
-/// Number of remembered wake-ups.
-pub const NR_RECENT: usize = 9;
-
-/// The last wake-ups, and which of them were early (`recent_idx` of `struct teo_cpu`, v5.14 to v6.10).
-///
-/// From v6.6 on a wake-up beyond the tick leaves its place as it was, so that an early one there is counted out again and the
-/// count wraps around (teo.c:teo_update(), v6.10; commit 449914398083 removed it for that).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RecentWakeups {
-    /// Early ones among them, by bin (`recent` of `struct teo_bin`).
-    pub early: Vec<u32>,
-    /// Where the next one goes.
-    pub next: usize,
-    /// The bins of the last ones, `None` for those that hit.
-    pub bins: [Option<usize>; NR_RECENT],
-}
-
-impl RecentWakeups {
-    pub(super) fn resize(&mut self, states: usize) {
-        self.early.resize(states, 0);
-    }
-
-    /// Counts out the oldest, whose place the next one takes: gives the place.
-    pub(super) fn count_out(&mut self) -> usize {
-        let place = self.next;
-        self.next = (place + 1) % NR_RECENT;
-        if let Some(early) = self.bins[place].and_then(|bin| self.early.get_mut(bin)) {
-            *early = early.wrapping_sub(1);
-        }
-        place
-    }
-
-    /// Counts one with the bin that it was early in.
-    pub(super) fn note(&mut self, place: usize, bin: Option<usize>) {
-        self.bins[place] = bin;
-        if let Some(early) = bin.and_then(|bin| self.early.get_mut(bin)) {
-            *early = early.wrapping_add(1);
-        }
-    }
-
-    /// How many were early below a state.
-    pub(super) fn below(&self, index: usize) -> u32 {
-        self.early[..index].iter().fold(0, |sum, &early| sum.wrapping_add(early))
-    }
-}
 
 /// Teo's state for one CPU (`struct teo_cpu`, v6.1).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! rewrote how ticks count ([`TickRule::Counted`]): wake-ups by the tick are counted on their own, and if they dominate,
 //! each is a hit of the deepest state. Written from the public sources of both; there are no vectors of them.
 
-use super::teo::{
+use super::teo_parts::{
     Candidate, DECAY_SHIFT, Early, PULSE, TeoBin, ended_by_tick, for_near_timer, intercepted, is_deep_enough,
     measured_ns, two_states, with_tick,
 };

@@ -8,7 +8,7 @@
 //! | the tick is stopped and the state not worth one | taken | left | left |
 //! | the sleep that decides on the tick | as expected before | the middle of the state's bin | as the timers are |
 
-use super::teo::{find_shallower_of, is_deep_enough};
+use super::teo_parts::{find_shallower_of, is_deep_enough};
 use super::{IdleFacts, TeoUtil};
 
 impl TeoUtil {

@@ -2,8 +2,7 @@
 
 use opplab_kernel::cpuidle::haltpoll::{Haltpoll, HaltpollParams};
 use opplab_kernel::cpuidle::menu::{BUCKETS, Menu};
-use opplab_kernel::cpuidle::teo::TeoBin;
-use opplab_kernel::cpuidle::teo_recent::RecentWakeups;
+use opplab_kernel::cpuidle::teo_parts::{RecentWakeups, TeoBin};
 use opplab_kernel::cpuidle::{IdleFacts, IdleGovernor, IdleOutcome, IdleState, Ladder, Teo, TeoRecent};
 
 use opplab_kernel::profile::KernelProfile;
