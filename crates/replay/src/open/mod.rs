@@ -110,6 +110,8 @@ struct Run<'a, H> {
     clock_ns: u64,
     /// What is added to recorded clocks of run queues: the lift off 0.
     lift_ns: u64,
+    /// How long a fast switch takes, where `cpu_frequency` is what the hardware granted, as in a simulated run; a kernel's is the request.
+    granted_ns: u64,
     tick_ns: u64,
     /// Until then the governors only watch, and the recorded frequencies hold: what was before the trace is not known.
     settled_ns: u64,
@@ -236,6 +238,7 @@ impl<'a, H: HalfLife> Run<'a, H> {
             settled_ns: window_start_ns(events.duration_ns),
             clock_ns,
             lift_ns: clock_ns - sched_clock_ns,
+            granted_ns: if events.policy.is_some() { machine.cpufreq.switch_ns } else { 0 },
             ticks,
             single_state_tick: profile.single_state_tick,
             next_tick_ns: last_tick_ns.saturating_add(tick_ns).saturating_sub(clock_ns),

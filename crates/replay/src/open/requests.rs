@@ -96,6 +96,9 @@ impl<H: HalfLife> Run<'_, H> {
             decisions.push(OpenDecision { time_ns, decision: Decision::freq(&context, &decision, &decision) });
         }
         match request {
+            Some(Request::FastSwitch { freq_khz }) if self.granted_ns > 0 => {
+                *sets = Some((time_ns.saturating_add(self.granted_ns), freq_khz));
+            }
             Some(Request::FastSwitch { freq_khz }) if freq_khz != *cur_khz => {
                 *cur_khz = freq_khz;
                 self.set(index, time_ns);
