@@ -16,7 +16,7 @@ use opplab_model::machine::{Cluster, Costs, InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 use opplab_model::policy_values::EnergyModelSource;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
-use opplab_sim::{BOOSTED, Case, Start, Wakes, boosted_by_build, first_tick_ns, run_from};
+use opplab_sim::{BOOSTED, Case, Start, Wakes, boosted_by_build, first_tick_ns, run_from, why_no_eas};
 
 use crate::ReplayError;
 use crate::agree::start_at;
@@ -551,7 +551,15 @@ impl Replay {
         let recorded = &self.setup.policy;
         let Some(changed) = change.map(|change| change.apply(recorded)) else { return Births::Recorded };
         let gates = |of: &Policy| of.profile().map(|profile| (profile.idlest_group, profile.sched_idle_cpu)).ok();
-        let energy = |of: &Policy| (of.eas, of.energy_model);
+        // Energy-aware placement also ends with schedutil.
+        let case = |of: &Policy| Case {
+            machine: self.setup.machine.clone(),
+            workload: self.workload.clone(),
+            policy: of.clone(),
+            seed: 1,
+            duration_ns: 1,
+        };
+        let energy = |of: &Policy| (of.eas, of.energy_model, why_no_eas(&case(of)).is_ok_and(|why| why.is_none()));
         if gates(&changed) == gates(recorded) && energy(&changed) == energy(recorded) {
             return Births::Recorded;
         }
@@ -635,7 +643,8 @@ impl Replay {
         shift_clocks(&mut case.workload, later_ns as i64, |_| true);
         case.workload.warmup_ns = later_ns + window_start_ns(self.events.duration_ns);
         if births == Births::Placed {
-            for task in case.workload.tasks.iter_mut().filter(|task| !task.initial) {
+            // What was before the trace stays where it was.
+            for task in case.workload.tasks.iter_mut().filter(|task| !task.seasoned) {
                 task.spawn_cpu = None;
             }
         }

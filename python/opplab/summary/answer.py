@@ -440,7 +440,11 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
     answer.finding = _finding(answer, sure)
     metered = any(one.get("group_energy") is not None for own in groups.values() for one in own.values())
     shared = "a group's energy has equal parts of what awake clusters share" if metered else ""
-    beside = [_cold_misses(experiment, cases), *_cold_waits(experiment, lines, policies), _unfinished(cases)]
+    beside = [
+        _cold_misses(experiment, cases, drawn=answer.drawn),
+        *_cold_waits(experiment, lines, policies),
+        _unfinished(cases),
+    ]
     beside += [_first_idle(policies, cases), shared, *_lone_boosts(experiment, cases)]
     every_run = [run for of in cases.values() for run in of.values()]
     answer.assumed = _assumed(experiment, lines, every_run, sure, beside)
@@ -923,8 +927,11 @@ def start_up(workloads: Sequence[tuple[Mapping[str, Any], int, int]]) -> str:
     return f"energy and misses include the first {begun_s:.3g} s ({100 * share:.0f} %), until {tasks} have begun"
 
 
-def _cold_misses(experiment: Experiment, cases: Mapping[tuple[Point, str], Values]) -> str:
-    """Report the variants whose misses are mostly of the start, so that their share is of the length of the run."""
+def _cold_misses(experiment: Experiment, cases: Mapping[tuple[Point, str], Values], *, drawn: bool) -> str:
+    """Report the variants whose misses are mostly of the start, so that their share is of the length of the run.
+
+    Of draws only the changes are known here.
+    """
     if any(case.duration_ns < 2 * COLD_NS for case in experiment.cases):
         return ""
     shares: dict[str, float] = {}
@@ -940,8 +947,9 @@ def _cold_misses(experiment: Experiment, cases: Mapping[tuple[Point, str], Value
     least = min(found.values())
     part, left = ("all", "none") if least == 1 else (f"at least {math.floor(100 * least)} % of the", "fewer")
     governors = [case.file["policy"]["governor"] for case in experiment.cases if case.policy in found]
+    own = " with the machine's own numbers" if drawn else ""
     return (
-        f"{part} misses of {in_words(list(found))} are in the first {COLD_NS / 1e9:g} s{cold_reason(governors)}: "
+        f"{part} misses of {in_words(list(found))}{own} are in the first {COLD_NS / 1e9:g} s{cold_reason(governors)}: "
         f"longer runs have a smaller share, those with a `warmup` {left}"
     )
 

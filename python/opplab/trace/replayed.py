@@ -51,6 +51,18 @@ def count_text(mean: float) -> str:
     return f"{mean:.0f}" if float(mean).is_integer() else f"{mean:.4g}"
 
 
+def _late_latencies(check: dict[str, Any]) -> str:
+    """Report that wake-up latencies are not near the trace's, so that lateness is not the trace's either."""
+    off = []
+    for metric in check["metrics"]:
+        percentile = metric["metric"].removeprefix("wake-up latency ")
+        if percentile in ("p95", "p99") and metric["verdict"] == "not near" and metric.get("recorded"):
+            off.append(f"{percentile} {100 * (metric['replayed'] / metric['recorded'] - 1):+.0f} %")
+    if not off:
+        return ""
+    return f"Wake-up latencies are not near the trace's ({', '.join(off)}): other tasks may be late."
+
+
 def missed_in_runs(check: dict[str, Any]) -> tuple[float, str] | None:
     """Give the activations that the runs of a trace's work missed, in the mean, in words with what the trace has."""
     found = next((metric for metric in check["metrics"] if metric["metric"] == MISSED), None)
@@ -63,6 +75,8 @@ def missed_in_runs(check: dict[str, Any]) -> tuple[float, str] | None:
         f" After the first {after_s:g} s the mean of {len(runs)} runs of this work is {count_text(mean)}, "
         f"as `opplab replay` has it ({trace})."
     )
+    if late := _late_latencies(check):
+        words += f" {late}"
     if check["unjudged"]:
         names = ", ".join(check["unjudged"])
         words += f" Outside of these counts: {names}, awake for more than half of the trace."
