@@ -432,8 +432,10 @@ def test_a_least_share_is_rounded_down(tmp_path: Path) -> None:
     run("run", str(tmp_path / "heavy.json"), "-m", "juno-r2", *short, "-o", str(tmp_path / "out"))
     experiment = opplab.Experiment.of_results(tmp_path / "out")
     runs = {1: {"missed_activations": 8.0, "missed_at_start": 7.0}}
-    said = _cold_misses(experiment, {(("juno-r2", "heavy", ""), "powersave"): runs})
+    said = _cold_misses(experiment, {(("juno-r2", "heavy", ""), "powersave"): runs}, drawn=False)
     assert said.startswith("at least 87 % of the misses of powersave"), said
+    said = _cold_misses(experiment, {(("juno-r2", "heavy", ""), "powersave"): runs}, drawn=True)
+    assert said.startswith("at least 87 % of the misses of powersave with the machine's own numbers are in"), said
 
 
 GRID = ("rate_limit_us=20000", "pelt_half_life_ms=8", "pelt_half_life_ms=8 rate_limit_us=20000")

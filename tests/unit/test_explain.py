@@ -1183,6 +1183,15 @@ def test_one_renderer_words_every_kind_of_decision(tmp_path: Path, capfd: pytest
     )
 
 
+def test_who_is_late_in_a_rerun_hangs_on_its_latencies() -> None:
+    """Two of three tasks named late were among the least late of the recording, under a self-check that is near."""
+    found = opplab.explain(shared("traces/arm64-612-juno-eas-hetero9-bigspawn"), why_slow=True)
+    check = found.about["self_check"]
+    assert check["near"]
+    text = found.findings[0].text
+    assert re.search(r"latencies are not near the trace's \(.*p99 \+\d+ %\): other tasks may be late\.", text), text
+
+
 def test_slow_cpus_of_a_trace_are_explained_by_its_governor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A governor is that of the snapshot or the one given; one that is only assumed explains nothing."""
     machine = opplab.Machine.load("juno-r2")
