@@ -59,7 +59,7 @@ struct Work {
 pub(crate) struct Kthread {
     /// Ascending.
     runs: Vec<Work>,
-    /// From a wake-up to its run, and from there to its end, in the middle.
+    /// From a wake-up to its run, and from there to its end, of the run of middle length.
     usual_ns: Option<(u64, u64)>,
 }
 
@@ -164,13 +164,11 @@ impl Kthread {
                 _ => {}
             }
         }
-        let middle = |took: &dyn Fn(&Work) -> u64| {
-            let mut took: Vec<u64> = runs.iter().map(took).collect();
-            took.sort_unstable();
-            took.get(took.len() / 2).copied()
-        };
-        let waits_ns = middle(&|run| run.began_ns.saturating_sub(run.woken_ns));
-        let usual_ns = waits_ns.zip(middle(&|run| run.done_ns.saturating_sub(run.began_ns)));
+        let mut by_length = runs.clone();
+        by_length.sort_by_key(|run| run.done_ns.saturating_sub(run.woken_ns));
+        let usual_ns = by_length
+            .get(runs.len() / 2)
+            .map(|run| (run.began_ns.saturating_sub(run.woken_ns), run.done_ns.saturating_sub(run.began_ns)));
         Self { runs, usual_ns }
     }
 
