@@ -148,10 +148,8 @@ impl Kthread {
                         changed_ns = Some(ev.time_ns);
                     }
                 }
-                What::Waking { task } | What::Wakeup { task, .. } if is_its(task) => {
-                    if changed_ns != Some(ev.time_ns) {
-                        woken.get_or_insert(ev.time_ns);
-                    }
+                What::Waking { task } | What::Wakeup { task, .. } if is_its(task) && changed_ns != Some(ev.time_ns) => {
+                    woken.get_or_insert(ev.time_ns);
                 }
                 What::Switch { prev, left, .. } if left != Left::Runnable && prev != IDLE_TASK && is_its(prev) => {
                     let run = |woken_ns| Work { woken_ns, began_ns: began.unwrap_or(woken_ns), done_ns: ev.time_ns };

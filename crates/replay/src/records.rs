@@ -269,11 +269,8 @@ impl Role {
         let place = |names: &[&str]| names.iter().find_map(|name| schema.field_index(name));
         if schema.name == CPU_FACTS {
             let places = CPU_FACTS_FIELDS.map(|name| schema.field_index(name));
-            return places
-                .iter()
-                .all(Option::is_some)
-                .then(|| Role::Facts(places.map(Option::unwrap_or_default)))
-                .unwrap_or(Role::Other);
+            let all = places.iter().all(Option::is_some);
+            return if all { Role::Facts(places.map(Option::unwrap_or_default)) } else { Role::Other };
         }
         if let Some(group) = place(&["myq"]) {
             return Role::Entity { group };
