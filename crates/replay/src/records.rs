@@ -13,9 +13,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opplab_kernel::cpufreq::facts::{CpuFacts, RqFacts};
+use opplab_kernel::cpufreq::facts::CpuFacts;
 use opplab_signals::pelt::CpuUtil;
-use opplab_trace::{CPU_FACTS, CPU_FACTS_FIELDS, Event, Schema};
+use opplab_trace::{CPU_FACTS, Event, Schema};
 
 /// The fair class's averages of a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,9 +139,13 @@ impl RecordReader {
             self.groups.extend(event.int(group).filter(|&group| group != 0));
             return Some(());
         }
-        if let Role::Facts(places) = *role {
-            let (cpu, facts) = facts_of(&places, event)?;
-            self.records.cpus.entry(cpu & 0xffff).or_default().facts.push((time_ns, self.nr_calls, facts));
+        if let Role::Facts { cpu, fields } = *role {
+            let mut numbers = [0; CpuFacts::FIELDS.len()];
+            for (number, place) in numbers.iter_mut().zip(fields) {
+                *number = event.int(place)? as u64;
+            }
+            let facts = &mut self.records.cpus.entry((event.int(cpu)? as u32) & 0xffff).or_default().facts;
+            facts.push((time_ns, self.nr_calls, CpuFacts::of_numbers(numbers)));
             return Some(());
         }
         let Role::Queue { of, cpu, util, runnable, load, queue, path } = *role else { return None };
@@ -210,45 +214,15 @@ pub(crate) enum Of {
     Bandwidth,
 }
 
-/// The CPU and the facts of a simulated run's event.
-fn facts_of(places: &[usize; CPU_FACTS_FIELDS.len()], event: &Event<'_>) -> Option<(u32, CpuFacts)> {
-    let mut values = [0; CPU_FACTS_FIELDS.len()];
-    for (value, &place) in values.iter_mut().zip(places) {
-        *value = event.int(place)? as u64;
-    }
-    let [
-        cpu,
-        util_cfs,
-        util_cfs_boost,
-        idle_calls,
-        util_rt,
-        util_dl,
-        util_irq,
-        dl_running_bw,
-        clamps @ ..,
-        rt_runnable,
-    ] = values;
-    let [uclamp_min, uclamp_max, uclamp_used] = clamps;
-    let rq = RqFacts {
-        util_rt,
-        util_dl,
-        util_irq,
-        dl_running_bw,
-        uclamp_min,
-        uclamp_max,
-        uclamp_used: uclamp_used != 0,
-        rt_runnable: rt_runnable != 0,
-        ..RqFacts::default()
-    };
-    Some((cpu as u32, CpuFacts { rq, util_cfs, util_cfs_boost, idle_calls }))
-}
-
 /// What an event is to the records, with the places of its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Other,
-    /// Of a simulated run: the places of [`CPU_FACTS_FIELDS`].
-    Facts([usize; CPU_FACTS_FIELDS.len()]),
+    /// Of a simulated run: the places of [`CpuFacts::FIELDS`].
+    Facts {
+        cpu: usize,
+        fields: [usize; CpuFacts::FIELDS.len()],
+    },
     /// Of an entity: the place of the queue that it owns.
     Entity {
         group: usize,
@@ -268,9 +242,9 @@ impl Role {
     pub(crate) fn of(schema: &Schema) -> Self {
         let place = |names: &[&str]| names.iter().find_map(|name| schema.field_index(name));
         if schema.name == CPU_FACTS {
-            let places = CPU_FACTS_FIELDS.map(|name| schema.field_index(name));
-            let all = places.iter().all(Option::is_some);
-            return if all { Role::Facts(places.map(Option::unwrap_or_default)) } else { Role::Other };
+            let fields = CpuFacts::FIELDS.map(|name| schema.field_index(name));
+            let cpu = schema.field_index("cpu_id").filter(|_| fields.iter().all(Option::is_some));
+            return cpu.map_or(Role::Other, |cpu| Role::Facts { cpu, fields: fields.map(Option::unwrap_or_default) });
         }
         if let Some(group) = place(&["myq"]) {
             return Role::Entity { group };

@@ -23,9 +23,7 @@ use opplab_model::machine::Machine;
 use opplab_model::policy::Policy;
 use opplab_model::workload::SchedPolicy;
 use opplab_trace::write::{Annotation, EventId, PerfettoWriter, TraceBuilder, TrackId};
-use opplab_trace::{
-    CPU_FACTS, CPU_FACTS_FIELDS, HALF_LIFE_MARK, Kind, POLICY_MARK, SETTINGS_MARK, TICK_TIMER, Trace, Value,
-};
+use opplab_trace::{CPU_FACTS, HALF_LIFE_MARK, Kind, POLICY_MARK, SETTINGS_MARK, TICK_TIMER, Trace, Value};
 
 use crate::reasons::{Notes, Reasons, RunNames};
 
@@ -306,6 +304,7 @@ impl RunTrace {
     fn declare_internal(builder: &mut TraceBuilder) -> InternalIds {
         let (cpu, comm, pid) = (("cpu", SIGNED), ("comm", Kind::Str), ("pid", SIGNED));
         let load = [("load", UNSIGNED), ("runnable", UNSIGNED), ("util", UNSIGNED)];
+        let cpu_facts: Vec<_> = ["cpu_id"].into_iter().chain(CpuFacts::FIELDS).map(|name| (name, UNSIGNED)).collect();
         InternalIds {
             pelt_se: builder.event("opplab", "pelt_se_tp", &[cpu, comm, pid, load[0], load[1], load[2]]),
             pelt_cfs: builder.event("opplab", "pelt_cfs_tp", &[cpu, load[0], load[1], load[2]]),
@@ -345,7 +344,7 @@ impl RunTrace {
                 "cpufreq_update_util",
                 &[("cpu_id", UNSIGNED), ("hook", UNSIGNED), ("time", UNSIGNED), ("flags", UNSIGNED)],
             ),
-            cpu_facts: builder.event("opplab", CPU_FACTS, &CPU_FACTS_FIELDS.map(|name| (name, UNSIGNED))),
+            cpu_facts: builder.event("opplab", CPU_FACTS, &cpu_facts),
         }
     }
 
@@ -742,22 +741,9 @@ impl Sink for RunTrace {
         for &(cpu, facts) in report.members {
             let known = &mut self.facts[cpu as usize];
             if known.replace(facts) != Some(facts) {
-                let rq = facts.rq;
-                let values = [
-                    u64::from(cpu),
-                    facts.util_cfs,
-                    facts.util_cfs_boost,
-                    facts.idle_calls,
-                    rq.util_rt,
-                    rq.util_dl,
-                    rq.util_irq,
-                    rq.dl_running_bw,
-                    rq.uclamp_min,
-                    rq.uclamp_max,
-                    rq.uclamp_used.into(),
-                    rq.rt_runnable.into(),
-                ];
-                self.push(self.internal.cpu_facts, now_ns, report.here, &values.map(Value::U64));
+                let values: Vec<Value<'_>> =
+                    [u64::from(cpu)].into_iter().chain(facts.numbers()).map(Value::U64).collect();
+                self.push(self.internal.cpu_facts, now_ns, report.here, &values);
             }
         }
         let values = [report.cpu.into(), report.cpu.into(), report.clock_ns, report.flags.into()].map(Value::U64);

@@ -373,24 +373,9 @@ pub const POLICY_MARK: &str = "opplab: policy ";
 /// or the CPUs that it may use, `cpus=0,4` (`-`: all), or `dl_runtime_ns=1000000 dl_deadline_ns=5000000 dl_period_ns=5000000 dl_reclaim=0`. No event of the kernel has them.
 pub const SETTINGS_MARK: &str = "opplab: task ";
 
-/// In a simulated run's trace: what a governor sees of a CPU, where it changed since the last such event. The fields are those
-/// of crate `kernel`'s `CpuFacts` without the capacity.
+/// In a simulated run's trace: what a governor sees of CPU `cpu_id`, where it changed since the last such event; the other fields are
+/// those of crate `kernel`'s `CpuFacts`.
 pub const CPU_FACTS: &str = "cpu_facts";
-/// The fields of [`CPU_FACTS`].
-pub const CPU_FACTS_FIELDS: [&str; 12] = [
-    "cpu_id",
-    "util_cfs",
-    "util_cfs_boost",
-    "idle_calls",
-    "util_rt",
-    "util_dl",
-    "util_irq",
-    "dl_running_bw",
-    "uclamp_min",
-    "uclamp_max",
-    "uclamp_used",
-    "rt_runnable",
-];
 
 impl Trace {
     /// The table of event `name`.

@@ -57,6 +57,84 @@ pub struct CpuFacts {
     pub idle_calls: u64,
 }
 
+impl CpuFacts {
+    /// The names of [`Self::numbers`].
+    pub const FIELDS: [&str; 11] = [
+        "util_cfs",
+        "util_cfs_boost",
+        "idle_calls",
+        "util_rt",
+        "util_dl",
+        "util_irq",
+        "dl_running_bw",
+        "uclamp_min",
+        "uclamp_max",
+        "uclamp_used",
+        "rt_runnable",
+    ];
+
+    /// All but the capacity, as events have it.
+    pub fn numbers(&self) -> [u64; Self::FIELDS.len()] {
+        let Self { rq, util_cfs, util_cfs_boost, idle_calls } = *self;
+        let RqFacts {
+            util_rt,
+            util_dl,
+            util_irq,
+            dl_running_bw,
+            uclamp_min,
+            uclamp_max,
+            uclamp_used,
+            rt_runnable,
+            capacity: _,
+        } = rq;
+        let (used, runnable) = (uclamp_used.into(), rt_runnable.into());
+        [
+            util_cfs,
+            util_cfs_boost,
+            idle_calls,
+            util_rt,
+            util_dl,
+            util_irq,
+            dl_running_bw,
+            uclamp_min,
+            uclamp_max,
+            used,
+            runnable,
+        ]
+    }
+
+    /// What has these numbers, on a CPU of the largest capacity.
+    pub fn of_numbers(numbers: [u64; Self::FIELDS.len()]) -> Self {
+        let [
+            util_cfs,
+            util_cfs_boost,
+            idle_calls,
+            util_rt,
+            util_dl,
+            util_irq,
+            dl_running_bw,
+            uclamp_min,
+            uclamp_max,
+            used,
+            runnable,
+        ] = numbers;
+        let (uclamp_used, rt_runnable) = (used != 0, runnable != 0);
+        let capacity = SCHED_CAPACITY_SCALE;
+        let rq = RqFacts {
+            capacity,
+            util_rt,
+            util_dl,
+            util_irq,
+            dl_running_bw,
+            uclamp_min,
+            uclamp_max,
+            uclamp_used,
+            rt_runnable,
+        };
+        Self { rq, util_cfs, util_cfs_boost, idle_calls }
+    }
+}
+
 /// Where the governor finds the facts of its policy's CPUs; only those that a decision needs are asked for.
 pub trait SugovFacts {
     /// The facts of the policy's CPU number `index` (0 is the policy's first CPU).
@@ -272,5 +350,19 @@ impl SampleNote {
     /// What followed.
     pub const fn take(&mut self, rule: SampleRule, target_khz: u32) {
         (self.rule, self.target_khz) = (rule, target_khz);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_come_back_from_their_numbers() {
+        let numbers = [1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 0];
+        assert_eq!(CpuFacts::of_numbers(numbers).numbers(), numbers);
+        let place = |name| CpuFacts::FIELDS.iter().position(|&field| field == name).expect("a field");
+        let facts = CpuFacts::of_numbers(numbers);
+        assert_eq!((facts.rq.util_dl, facts.rq.uclamp_max), (numbers[place("util_dl")], numbers[place("uclamp_max")]));
     }
 }
