@@ -551,16 +551,16 @@ impl Replay {
         let recorded = &self.setup.policy;
         let Some(changed) = change.map(|change| change.apply(recorded)) else { return Births::Recorded };
         let gates = |of: &Policy| of.profile().map(|profile| (profile.idlest_group, profile.sched_idle_cpu)).ok();
-        // Energy-aware placement also ends with schedutil.
-        let case = |of: &Policy| Case {
-            machine: self.setup.machine.clone(),
-            workload: self.workload.clone(),
-            policy: of.clone(),
-            seed: 1,
-            duration_ns: 1,
+        let is_eas = |of: &Policy| {
+            let (machine, workload) = (self.setup.machine.clone(), self.workload.clone());
+            why_no_eas(&Case { machine, workload, policy: of.clone(), seed: 1, duration_ns: 1 })
+                .is_ok_and(|why| why.is_none())
         };
-        let energy = |of: &Policy| (of.eas, of.energy_model, why_no_eas(&case(of)).is_ok_and(|why| why.is_none()));
-        if gates(&changed) == gates(recorded) && energy(&changed) == energy(recorded) {
+        // Energy-aware placement also ends with schedutil, or with a kernel that has none.
+        let placer = |of: &Policy| (of.governor.clone(), of.kernel.clone());
+        let stays = || placer(&changed) == placer(recorded) || is_eas(&changed) == is_eas(recorded);
+        let energy = |of: &Policy| (of.eas, of.energy_model);
+        if gates(&changed) == gates(recorded) && energy(&changed) == energy(recorded) && stays() {
             return Births::Recorded;
         }
         Births::Placed

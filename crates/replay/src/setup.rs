@@ -274,14 +274,12 @@ impl Setup {
             )),
             _ => {}
         }
-        let driver = recorded.driver.clone().unwrap_or_else(|| std::mem::take(&mut policy.driver));
+        let mut driver = std::mem::take(&mut policy.driver);
+        driver = recorded.driver.clone().unwrap_or(driver);
         if driver.is_empty() {
-            let taken = driver_of(&machine, &policy).driver.name;
-            drive_by(&mut machine, taken)?;
-        } else {
-            drive_by(&mut machine, &driver)?;
+            driver = driver_of(&machine, &policy).driver.name.to_owned();
         }
-        policy.driver.clear();
+        drive_by(&mut machine, &driver)?;
         if !is_stated && recorded.driver.is_none() && !machine.other_drivers.is_empty() {
             let others = machine.other_drivers.iter().map(|driver| driver.driver.entry().name);
             notes.push(format!(
