@@ -295,6 +295,11 @@ pub enum SchedPolicy {
 }
 
 impl SchedPolicy {
+    /// Whether the fair class runs the task (kernel/sched/sched.h:fair_policy() and idle_policy(), v6.12).
+    pub fn is_fair(self) -> bool {
+        matches!(self, Self::Other { .. } | Self::Batch { .. } | Self::Idle)
+    }
+
     /// The task's priority as trace events print it (kernel/sched/core.c:`__normal_prio()`, v6.12): 120 + nice, below 100
     /// real-time, below 0 deadline.
     pub fn prio(self) -> i32 {

@@ -9,7 +9,7 @@
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 
-use crate::workload::{Op, SchedPolicy, Workload};
+use crate::workload::{Op, Workload};
 
 /// A named way in which programs vary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ const START_GAPS_US: &[u64] = &[138, 858, 903, 934, 1006, 1244, 1681, 1852, 2482
 
 /// How late a timer of a fair task may be: what Linux gives every process (include/linux/init_task.h:timer_slack_ns, v6.12), which
 /// rt-app leaves as it is.
-const TIMER_SLACK_NS: u64 = 50_000;
+pub const TIMER_SLACK_NS: u64 = 50_000;
 
 /// Lengths that are drawn for a step in a loop, before they come again in another order.
 const DRAWS: usize = 64;
@@ -99,8 +99,10 @@ impl Variation {
                     _ => {}
                 }
             }
-            let is_fair = matches!(task.policy, SchedPolicy::Other { .. } | SchedPolicy::Batch { .. });
-            if is_fair && !is_recorded && !task.ops.iter().any(|op| matches!(op, Op::SetTimerSlack { .. })) {
+            if task.policy.is_fair()
+                && !is_recorded
+                && !task.ops.iter().any(|op| matches!(op, Op::SetTimerSlack { .. }))
+            {
                 for op in &mut task.ops {
                     if let Op::LoopEnd { begin, .. } = op {
                         *begin += 1;

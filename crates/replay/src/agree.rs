@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
 use opplab_model::rtapp::{CompileOptions, Loop, ParseOptions, Repeats, parse};
+use opplab_model::variation::TIMER_SLACK_NS;
 use opplab_model::workload::{Op, SchedPolicy, Workload};
 use opplab_sim::{Case, Start, Wakes, first_tick_ns, run_from};
 
@@ -134,9 +135,6 @@ const LEAD_NS_TOLD: u64 = 16_000_000;
 
 /// A period of load tracking; a signal halves in as many as its half-life has ms.
 const PERIOD_NS: u64 = 1_024_000;
-
-/// Linux lets timers of fair tasks be so late (init/init_task.c, `timer_slack_ns`).
-const TIMER_SLACK_NS: u64 = 50_000;
 
 fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
     let Some((file, text)) = workload_file(dir) else { return Ok(None) };

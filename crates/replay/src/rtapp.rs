@@ -1,11 +1,12 @@
 //! A recovered workload as an rt-app file: JSON that rt-app and our own reader take.
 //!
 //! Times are us, as rt-app's; what is rounded off one event goes to the next. Activations in a row that are alike become one phase with a
-//! loop count and their mean. rt-app has no device: a request becomes a sleep of its length. A task that another one forks is a
+//! loop count and their mean. A sleep of a fair task is shorter than recorded by the slack of its timer, which comes anew. rt-app has no device: a request becomes a sleep of its length. A task that another one forks is a
 //! task of its own that `fork` starts.
 
 use opplab_model::tree::{Node, to_json};
-use opplab_model::workload::{Op, SchedPolicy, Workload};
+use opplab_model::variation::TIMER_SLACK_NS;
+use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
 
 /// One activation: what runs, and how it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +40,9 @@ impl Event {
     fn is_alike(&self, other: &Self, tolerance_permille: u64) -> bool {
         match (self, other) {
             (Self::Run(a), Self::Run(b)) | (Self::Timer(a), Self::Timer(b)) | (Self::Sleep(a), Self::Sleep(b)) => {
-                u128::from(a.abs_diff(*b)) * 1000 <= u128::from(*a.max(b)) * u128::from(tolerance_permille)
+                // They are whole us, whose last one is chance.
+                let alike_ns = u128::from(*a.max(b)) * u128::from(tolerance_permille) / 1000;
+                tolerance_permille > 0 && u128::from(a.abs_diff(*b)) <= alike_ns.max(1000)
             }
             (a, b) => a == b,
         }
@@ -56,7 +59,7 @@ pub fn to_rtapp(workload: &Workload, capacities: &[u32], duration_s: u64, tolera
     let (calibration_cpu, capacity) = fastest.map_or((0, 1024), |(cpu, &capacity)| (cpu as u64, capacity));
     let names: Vec<String> = workload.tasks.iter().map(|task| file_name(&task.name)).collect();
     let tasks = workload.tasks.iter().zip(&names).map(|(task, name)| {
-        let phases = merge(activations(&task.ops, capacity), tolerance_permille);
+        let phases = merge(activations(task, capacity), tolerance_permille);
         let mut entries: Vec<(String, Option<Node>)> = vec![("loop".into(), Some(Node::from(1)))];
         if !task.initial {
             // Only `fork` starts it.
@@ -142,17 +145,21 @@ fn policy(policy: SchedPolicy, entries: &mut Vec<(String, Option<Node>)>) {
 }
 
 /// The activations of a program; `capacity` is that of the CPU that its work is calibrated on.
-fn activations(ops: &[Op], capacity: u32) -> Vec<Activation> {
+fn activations(task: &TaskSpec, capacity: u32) -> Vec<Activation> {
     let mut all = Vec::new();
     let mut events: Vec<Event> = Vec::new();
     let mut policy = None;
-    for op in ops {
+    let mut is_fair = task.policy.is_fair();
+    for op in &task.ops {
+        let slack_ns = if is_fair { TIMER_SLACK_NS } else { 0 };
+        let asleep = |ns: u64| Event::Sleep(ns.saturating_sub(slack_ns).max(1000));
         let (event, ends) = match *op {
             Op::SetPolicy { policy: new } => {
                 if !events.is_empty() {
                     all.push(Activation { policy: policy.take(), events: std::mem::take(&mut events), count: 1 });
                 }
                 policy = Some(new);
+                is_fair = new.is_fair();
                 continue;
             }
             Op::Run { work_ns, .. } => {
@@ -163,8 +170,8 @@ fn activations(ops: &[Op], capacity: u32) -> Vec<Activation> {
             Op::Fork { task } => (Event::Fork(task), false),
             Op::SemWait { sem } => (Event::Wait(sem), true),
             Op::Timer { period_ns, .. } => (Event::Timer(period_ns), true),
-            Op::Sleep { ns } => (Event::Sleep(ns), true),
-            Op::Io { bytes, .. } => (Event::Sleep(u64::from(bytes / 1024) * 1000), true),
+            Op::Sleep { ns } => (asleep(ns), true),
+            Op::Io { bytes, .. } => (asleep(u64::from(bytes / 1024) * 1000), true),
             _ => continue,
         };
         events.push(event);
@@ -251,10 +258,8 @@ fn phase_node(phase: &Activation, names: &[String]) -> Node {
 
 #[cfg(test)]
 mod tests {
-    use opplab_model::rtapp::{CompileOptions, ParseOptions, load};
-    use opplab_model::workload::TaskSpec;
-
     use super::*;
+    use opplab_model::rtapp::{CompileOptions, ParseOptions, load};
 
     fn workload() -> Workload {
         let mut ops = Vec::new();
@@ -307,6 +312,31 @@ mod tests {
             let off_ns = work.max().unwrap_or_default().abs_diff(1_000_000);
             assert!(off_ns <= 3000, "{capacities:?}: {off_ns} ns");
         }
+    }
+
+    /// rt-app sleeps as long again as the recorded task: the slack of its timer is not in the file. Real-time tasks have none.
+    #[test]
+    fn slack_is_left_out_of_sleeps() {
+        let ops = vec![Op::Run { work_ns: 1_000_000, fixed: 0 }, Op::Sleep { ns: 1_050_000 }, Op::Exit];
+        let task =
+            |policy| TaskSpec { name: "a".into(), initial: true, ops: ops.clone(), policy, ..TaskSpec::default() };
+        let tasks = vec![task(SchedPolicy::Idle), task(SchedPolicy::Fifo { priority: 1 })];
+        let text = to_rtapp(&Workload { tasks, ..Workload::default() }, &[1024], 2, 50);
+        assert!(text.contains("\"sleep1\":1000}") && text.contains("\"sleep1\":1050}"), "{text}");
+    }
+
+    /// A recorded post takes 0 or 1 us, by what is rounded: that is one phase.
+    #[test]
+    fn the_last_microsecond_parts_nothing() {
+        let mut ops = Vec::new();
+        for posts_ns in [400, 700, 900, 400, 300] {
+            let posts = [Op::Run { work_ns: 500_000, fixed: 0 }, Op::SemPost { sem: 0 }];
+            ops.extend(posts.into_iter().chain([Op::Run { work_ns: posts_ns, fixed: 0 }, Op::SemWait { sem: 1 }]));
+        }
+        let task = TaskSpec { name: "a".into(), initial: true, ops, ..TaskSpec::default() };
+        let workload = Workload { tasks: vec![task], semaphores: vec![0, 0], ..Workload::default() };
+        let phases = |tolerance| to_rtapp(&workload, &[1024], 2, tolerance).matches("\"run0\"").count();
+        assert_eq!((phases(50), phases(0) > 1), (1, true));
     }
 
     #[test]

@@ -75,12 +75,9 @@ fn check_changes(case: &Case) -> Result<(), CaseError> {
 
 /// CPUs come and go under fair tasks only, without groups.
 fn can_hotplug(case: &Case) -> Result<(), CaseError> {
-    let is_fair_class = |policy: &SchedPolicy| {
-        matches!(policy, SchedPolicy::Other { .. } | SchedPolicy::Batch { .. } | SchedPolicy::Idle)
-    };
     let is_fair = |task: &TaskSpec| {
-        let sets = |op: &Op| matches!(op, Op::SetPolicy { policy } if !is_fair_class(policy));
-        is_fair_class(&task.policy) && !task.ops.iter().any(sets)
+        let sets = |op: &Op| matches!(op, Op::SetPolicy { policy } if !policy.is_fair());
+        task.policy.is_fair() && !task.ops.iter().any(sets)
     };
     match case.workload.tasks.iter().find(|task| !is_fair(task)) {
         Some(task) => Err(CaseError(format!(
