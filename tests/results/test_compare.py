@@ -566,6 +566,12 @@ def test_folders_with_one_run_each_are_of_one_machine(tmp_path):
         )
         assert [one["run"] for one in shown["cells"][:2]] == names
         assert [one.get("change_pct") for one in shown["cells"]] == [one.get("change_pct") for one in want["cells"]]
+    # The folders of the runs themselves hold iterations, which are no runs.
+    shown = cli(tree / PERF, tree / ONDEMAND, "-b", "kernbench:Elapsed", "--format", "json").stdout
+    assert [one.get("change_pct") for one in json.loads(shown)["cells"]] == [
+        one.get("change_pct") for one in want["cells"]
+    ]
+    assert PERF in cli(tree / PERF, "-b", "kernbench", "--method", "mmtests").stdout
     cli(of["a"], of["b"], "--runs", "a,b", "-b", "kernbench", "--fail-if", "any < -99%", "--html", tmp_path / "r.html")
     for table in ("overview", "ppw", "power"):
         assert "one in each: taken for one machine's" in cli(of["a"], of["b"], "--table", table).stdout

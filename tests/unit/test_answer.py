@@ -1,6 +1,7 @@
 """The answer of a run: its numbers against Parquet and Python, its forms, and that every later command works on it."""
 
 import csv
+import dataclasses
 import html
 import io
 import json
@@ -313,6 +314,10 @@ def test_a_clear_change_of_waits_stands_in_the_sentence() -> None:
     energy = "energy -9.0 % [-10.0, -8.0]*, clear"
     slow = "response p99 +100.0 % [+80.0, +120.0]*, clear"
     assert _finding(made, None) == f"slow: {energy}, and {slow}; same: {energy}; trifle: {energy}."
+    # Without power the answer is about response times, once.
+    waits = [dataclasses.replace(one, changes={"response_p99": found["slow"]} if one.base else {}) for one in lines[:2]]
+    made = Answer("", "", waits, {"response_p99": ("ms", "lower")})
+    assert _finding(made, None) == f"slow: {slow}."
 
 
 def test_counts_of_the_sentence_are_the_stars_of_the_tables() -> None:

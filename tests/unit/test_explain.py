@@ -2163,3 +2163,22 @@ def test_a_change_of_a_run_is_of_the_policies_that_it_reaches() -> None:
     assert "the run set offline_cpus=none" in came.text
     assert not others
     assert not [one for one in opplab.explain(made, cpu=0, at=0.15) if one.kind == "change"]
+
+
+def test_where_a_task_ran_in_a_trace_is_named_where_its_rerun_has_it_elsewhere(tmp_path: Path) -> None:
+    """CPUs that are alike are a matter of chance: a rerun had 797 of 798 wake-ups on CPU 0, the trace 782 on CPU 3."""
+    from opplab.explanation.findings import Finding
+    from opplab.explanation.recordings import _ran_elsewhere
+
+    workload = opplab.Workload.periodic(3, run_us=2000, period_us=16000)
+    run = opplab.simulate(opplab.Machine.load("juno-r2"), workload, opplab.Policy(), seconds=1.0)
+    trace = tmp_path / "run.dat"
+    run.to_trace(trace)
+    switches = opplab.read_trace(trace).events("sched_switch")
+    pid = switches.filter(pl.col("next_pid") > 0)["next_pid"].mode()[0]
+    cpus = {str(cpu): count for cpu, count in switches.filter(next_pid=pid)["cpu"].value_counts().iter_rows()}
+    placed = Finding(0, "summary", "", {"cpus": {"77": 10}})
+    (found,) = _ran_elsewhere(trace, pid, placed)
+    assert found.data["cpus"] == cpus
+    assert f"began to run {sum(cpus.values())} times" in found.text
+    assert not _ran_elsewhere(trace, pid, Finding(0, "summary", "", {"cpus": cpus}))

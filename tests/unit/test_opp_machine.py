@@ -330,7 +330,7 @@ def test_a_machine_is_as_sure_at_each_clock_as_its_fit(tmp_path: Path) -> None:
         )
     )
     machine = Machine.load(path)
-    low, high = (one.describe()["clusters"] for one in machine.power_ends())
+    low, high = (ends[0].describe()["clusters"] for ends in machine._inner.power_ends())
     places = {(one["name"], opp["khz"]): (c, o) for c, one in enumerate(low) for o, opp in enumerate(one["opps"])}
     assert set(whole) < set(alone)
     for key, row in whole.items():

@@ -27,6 +27,7 @@ pub mod policy;
 pub mod policy_keys;
 pub mod policy_values;
 pub mod power;
+pub mod power_ends;
 pub mod program_class;
 pub mod range;
 pub mod rtapp;

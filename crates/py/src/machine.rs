@@ -62,6 +62,13 @@ impl PyMachine {
         Self { inner: Machine { name: name.to_owned(), ..self.inner.clone() } }
     }
 
+    /// The machine with all powers at the lower, and with all at the upper ends of their ranges; nothing without any. Of each there may
+    /// be two, which share a measured sum between CPUs and cluster in unlike ways.
+    fn power_ends(&self) -> (Vec<Self>, Vec<Self>) {
+        let of = |machines: Vec<Machine>| machines.into_iter().map(|inner| Self { inner }).collect();
+        self.inner.power_ends().map_or_else(Default::default, |ends| (of(ends.low), of(ends.high)))
+    }
+
     /// Everything about the machine, as dicts and lists.
     fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let machine = &self.inner;

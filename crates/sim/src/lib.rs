@@ -131,6 +131,8 @@ pub struct Outcome {
     pub shared_energy_fj: Vec<u128>,
     /// Per cluster and cluster state: ns in it.
     pub asleep_ns: Vec<Vec<u64>>,
+    /// Per cluster: ns in which all its CPUs idle outside of a cluster state, where the machine has a power of its own for that.
+    pub all_idle_ns: Vec<u64>,
     /// Energy of the rest of the machine, in fJ.
     pub floor_energy_fj: u128,
     /// Per consumer of the machine: what it got and did.
@@ -251,6 +253,7 @@ impl Outcome {
             energies.iter_mut().zip(earlier).for_each(|(energy, earlier)| *energy -= earlier);
         }
         rows(&mut self.asleep_ns, &before.asleep_ns);
+        self.all_idle_ns.iter_mut().zip(&before.all_idle_ns).for_each(|(ns, earlier)| *ns -= earlier);
         self.floor_energy_fj -= before.floor_energy_fj;
         for (consumer, earlier) in self.consumers.iter_mut().zip(&before.consumers) {
             consumer.energy_fj -= earlier.energy_fj;

@@ -316,7 +316,7 @@ class Request:
             return False
         asked = self.options["runs"]
         names = self._names([] if asked else runs_of(self.source[0]))
-        if not names:
+        if not names or any(name.startswith("iter-") for name in names):
             return False
         for benchmark, metric in self._asked():
             text, skipped = mmtests_table(

@@ -108,7 +108,7 @@ class Tree(Source):
     def __init__(self, *directories: str) -> None:
         self.problems = []
         self.directories = directories
-        found = [(place, run) for place in directories for run in runs_of(place)]
+        found = [run for place in directories for run in _runs_in(place)]
         unique = len({run for _, run in found}) == len(found)
         folders = _named(directories)
         if len(directories) > 1:
@@ -668,6 +668,15 @@ def by_machine(source: object) -> list[tuple[str, Source]]:
         part.baseline = place.baseline
         parts.append((name or "", part))
     return parts
+
+
+def _runs_in(folder: str) -> list[tuple[str, str]]:
+    """Give folder and name of each run of a results folder; a folder of iterations is itself a run."""
+    names = runs_of(folder)
+    if any(name.startswith("iter-") for name in names):
+        place = Path(folder).absolute()
+        return [(str(place.parent), place.name)]
+    return [(folder, name) for name in names]
 
 
 def _named(folders: Sequence[str]) -> dict[str, str]:

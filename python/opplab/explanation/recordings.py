@@ -113,7 +113,29 @@ def explain_trace(
     index = task_index(records, _task_of(path, records.names, _names(case, pids), task))
     if at_ns is not None:
         at_ns = min(max(later_ns + at_ns - first_ns, 0), records.end_ns)
-    return Explanation({**records.about(), **about, **zero}, task_findings(records, index, at_ns))
+    findings = task_findings(records, index, at_ns)
+    pid = next((pid for pid, name in _names(case, pids) if name == records.task(index)), None)
+    findings[1:1] = _ran_elsewhere(path, pid, findings[0])
+    return Explanation({**records.about(), **about, **zero}, findings)
+
+
+def _ran_elsewhere(path: Path, pid: int | None, placed: Finding) -> list[Finding]:
+    """Report on which CPUs a task ran in the trace, if the run of its work has it on others in more than a tenth."""
+    from opplab.trace.recording import Trace
+
+    run = {int(cpu): count for cpu, count in placed.data.get("cpus", {}).items()}
+    switches = Trace(path).events("sched_switch", missing_ok=True)
+    if pid is None or not run or not len(switches):
+        return []
+    trace = Counter(switches.filter(next_pid=pid)["cpu"].to_list())
+    shares = (abs(trace[cpu] / trace.total() - run.get(cpu, 0) / sum(run.values())) for cpu in {*trace, *run})
+    if not trace or sum(shares) / 2 <= 0.1:
+        return []
+    by_cpu = ", ".join(f"{count} on CPU {cpu}" for cpu, count in sorted(trace.items()))
+    text = (
+        f"In the trace itself it began to run {trace.total()} times: {by_cpu}. What follows is of the run of its work."
+    )
+    return [Finding(0, "trace", text, {"cpus": {str(cpu): count for cpu, count in sorted(trace.items())}})]
 
 
 def _quotas(case: _opplab.Case, outcome: _opplab.Outcome, task: str | None) -> list[Finding]:

@@ -102,15 +102,6 @@ class Machine:
         """Write it as a machine file that reads back as the same machine."""
         return self._inner.to_toml()
 
-    def power_ends(self) -> list[Machine]:
-        """Give the machine with all powers at the lower, and at the upper end of their ranges; nothing without any."""
-        from opplab.simulation.ranges import assumptions_of, with_draw
-
-        tree = self.tree
-        power = [one for one in assumptions_of(tree) if one.key.endswith(("uw", "smt_power"))]
-        own = [one for one in power if "package" not in one.key]
-        return [Machine.from_tree(with_draw(tree, own, [share] * len(own))) for share in (0.0, 1.0) if own]
-
     def __reduce__(self) -> tuple[Any, ...]:
         return Machine.parse, (self.to_toml(),)
 

@@ -748,7 +748,7 @@ def _changed(one: Line, first: str, if_clear: Sequence[str]) -> list[str]:
     """Give the changes of a line in words: of a metric, and of others where they are clear and no trifle."""
     return [
         f"{title_of(metric)} {change.certainty.text(change.value)}, {change.certainty.words}"
-        for metric in (first, *if_clear)
+        for metric in dict.fromkeys([first, *if_clear])
         if (change := one.changes.get(metric)) is not None and (metric == first or _is_worth_a_word(change))
     ]
 

@@ -6,6 +6,7 @@ The sums are crate `replay`'s (module `energy`), whole femtojoules that add up t
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -180,21 +181,33 @@ SCHEMAS: dict[str, dict[str, str]] = {
 def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, str]) -> TraceEnergy:
     """Make tables of what `_opplab.trace_energy` gave of the machine and, if it has ranges, of their ends.
 
-    `names` are those of tasks by pid, `cgroups` the paths of those that the trace has.
+    Behind the machine itself stand as many at the lower ends as at the upper ones (``power_ends``). `names` are those
+    of tasks by pid, `cgroups` the paths of those that the trace has.
     """
     import polars as pl
 
-    own, low, high = raw if len(raw) == 3 else (raw[0], raw[0], raw[0])
+    own, *others = raw
+    lows, highs = others[: len(others) // 2] or raw, others[len(others) // 2 :] or raw
+
+    def at_end(end: Callable[[Iterable[float]], float], machines: list[dict[str, Any]], name: str) -> list[float]:
+        # The same rows in the same order, because they are of the same events.
+        columns = [[row["energy_j"] for row in machine[name]] for machine in machines]
+        return [end(row) for row in zip(*columns, strict=True)]
+
+    def all_at_end(end: Callable[[Iterable[float]], float], machines: list[dict[str, Any]], key: str) -> float:
+        # Clusters are at their own ends.
+        first = machines[0]
+        clusters = sum(at_end(end, machines, "clusters")) - sum(at_end(end, [first], "clusters"))
+        return float(first[key] + clusters)
 
     def table(name: str) -> pl.DataFrame:
         schema = {column: getattr(pl, kind) for column, kind in SCHEMAS.get(name, {}).items()}
         made = pl.DataFrame(own[name], schema=schema or None)
         if "energy_j" not in made.columns:
             return made
-        # The same rows in the same order, because they are of the same events.
         ends = [
-            pl.Series(column, [row["energy_j"] for row in rows], dtype=pl.Float64)
-            for column, rows in (("low_j", low[name]), ("high_j", high[name]))
+            pl.Series("low_j", at_end(min, lows, name), dtype=pl.Float64),
+            pl.Series("high_j", at_end(max, highs, name), dtype=pl.Float64),
         ]
         place = made.columns.index("energy_j") + 1
         return made.insert_column(place, ends[0]).insert_column(place + 1, ends[1])
@@ -259,8 +272,8 @@ def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, st
         rails=rails,
         steps=pl.DataFrame({"time_ns": [start_ns + nth * step_ns for nth in range(length)], **power}),
         total_j=total,
-        low_j=low["low_j"],
-        high_j=high["high_j"],
+        low_j=all_at_end(min, lows, "low_j"),
+        high_j=all_at_end(max, highs, "high_j"),
         idle_j=own["idle_j"],
         floor_j=own["floor_j"],
         window_ns=own["window_ns"],
@@ -271,8 +284,8 @@ def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, st
 
 def of(trace: Trace, machine: Machine, from_ns: int | None, to_ns: int | None) -> tuple[TraceEnergy, dict[str, Any]]:
     """Give the energy of a trace on a machine, with what of the trace was damaged and what does not fit."""
-    machines = [one._inner for one in (machine, *machine.power_ends())]
-    raw = _opplab.trace_energy(trace.path, machines, from_ns, to_ns)
+    lows, highs = machine._inner.power_ends()
+    raw = _opplab.trace_energy(trace.path, [machine._inner, *lows, *highs], from_ns, to_ns)
     return make(raw, trace.task_names(), cgroups_of(trace)), raw[0]
 
 

@@ -17,7 +17,7 @@ use opplab_kernel::proposals::teo_util::teo_cpu_is_utilized;
 use opplab_model::decision::Decision;
 use opplab_model::event::{Event, IdleCall, Metered, Sink};
 use opplab_model::machine::Machine;
-use opplab_model::power::{AtWork, CpuState, PointPower};
+use opplab_model::power::{AtWork, ClusterActivity, CpuState, PointPower};
 use rand_core::Rng;
 
 use crate::hardware::idle_run::{IdleRun, Phase};
@@ -501,12 +501,31 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     /// Sets the meter of a cluster's shared logic.
     pub(crate) fn refresh_cluster_power(&mut self, cluster: ClusterId) {
+        if self.clusters[cluster].all_idle.is_some() {
+            self.count_all_idle(cluster);
+        }
         let power_uw = self.shared_power_uw(cluster.0).unwrap_or(0);
         let was_uw = self.clusters[cluster].meter.power_uw();
         if was_uw != power_uw {
             self.clusters[cluster].meter.set(self.now, power_uw);
             self.journal.power(self.now - BOOT_NS, Metered::Shared(cluster.0), power_uw);
             self.package_power(self.package_of_cluster(cluster), was_uw, power_uw);
+        }
+    }
+
+    /// Counts for how long all CPUs of a cluster idle outside of a cluster state.
+    fn count_all_idle(&mut self, cluster: ClusterId) {
+        let is_asleep = self.clusters[cluster].entered.is_some();
+        let idles = !is_asleep && self.cluster_activity(cluster.0) == ClusterActivity::AllIdle;
+        if let Some(all_idle) = &mut self.clusters[cluster].all_idle {
+            match all_idle.since_ns {
+                None if idles => all_idle.since_ns = Some(self.now),
+                Some(since_ns) if !idles => {
+                    all_idle.since_ns = None;
+                    all_idle.ns += self.now - since_ns;
+                }
+                _ => {}
+            }
         }
     }
 

@@ -265,6 +265,15 @@ impl Cpu {
     }
 }
 
+/// For how long all CPUs of a cluster have idled.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct AllIdle {
+    /// Since when they do.
+    pub(crate) since_ns: Option<u64>,
+    /// For how long they did before.
+    pub(crate) ns: u64,
+}
+
 /// Shared state of a cluster.
 pub(crate) struct ClusterRun {
     pub(crate) idle_states: Vec<IdleState>,
@@ -276,6 +285,8 @@ pub(crate) struct ClusterRun {
     pub(crate) entered_ns: u64,
     /// For how long it was in each before.
     pub(crate) asleep_ns: Vec<u64>,
+    /// How long all its CPUs have idled outside of such a state, if that has a power of its own.
+    pub(crate) all_idle: Option<AllIdle>,
     pub(crate) meter: Meter,
 }
 
@@ -298,6 +309,17 @@ impl ClusterRun {
         let disabled = described.idle.iter().enumerate().filter(|(_, state)| policy.idle_disable.contains(&state.name));
         let idle_disabled = disabled.fold(0, |bits, (index, _)| bits | 1_u64.checked_shl(index as u32).unwrap_or(0));
         let asleep_ns = vec![0; described.cluster_idle.len()];
-        Self { idle_states: idle_states.collect(), idle_disabled, entered: None, entered_ns: 0, asleep_ns, meter }
+        let own_power =
+            described.cluster_idle_uw.is_some() || described.opps.iter().any(|opp| opp.cluster_idle_uw.is_some());
+        let all_idle = own_power.then(AllIdle::default);
+        Self {
+            idle_states: idle_states.collect(),
+            idle_disabled,
+            entered: None,
+            entered_ns: 0,
+            asleep_ns,
+            all_idle,
+            meter,
+        }
     }
 }

@@ -42,6 +42,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 asleep_ns[state] += now - cluster.entered_ns;
             }
             outcome.asleep_ns.push(asleep_ns);
+            let all_idle = cluster.all_idle.unwrap_or_default();
+            outcome.all_idle_ns.push(all_idle.ns + all_idle.since_ns.map_or(0, |since_ns| now - since_ns));
         }
         outcome.cluster_energy_fj.clone_from(&outcome.shared_energy_fj);
         for cpu in (0..self.cpus.len()).map(CpuId::of) {
