@@ -227,7 +227,7 @@ def why_open(parts: Parts, deciding: Sequence[Influence]) -> str:
     if parts.turns >= (1 - parts.level) / 2:
         # Intervals count the file's own numbers as a draw, in which no sign turns.
         number = parts.draws + 1
-        return f"its sign turns in {100 * parts.turns * parts.draws / number:.0f} % of {number} draws{hangs}"
+        return f"its sign turns in {100 * parts.turns * parts.draws / number:.2g} % of {number} draws{hangs}"
     if parts.runs is not None and abs(parts.value) <= parts.runs:
         return "the runs alone leave its sign open: more iterations or longer runs would narrow it"
     return f"runs and assumptions together leave its sign open{hangs}"
