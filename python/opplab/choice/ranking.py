@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opplab.choice.answer import LATER, Choice, Option, runners_up
+from opplab.choice.answer import LATER, Choice, Option, as_printed, runners_up
 from opplab.choice.settings import Setting, commands_of
 from opplab.report.numbers import quantity
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, read_changes
@@ -139,7 +139,6 @@ class Ranking:
                 one.key: one.words for one in (self.assumed.assumptions[self.point[0]] if self.assumed else ())
             },
             facts=[*program.about, ("runs of each setting", f"{iterations}{others}")],
-            sources=dict(program.machine.get("source", {})),
             undrawn=self.draws is None,
             samples=(number, "draws" if self.assumed else "runs"),
             notes=self._notes(ranked, policies),
@@ -199,10 +198,13 @@ class Ranking:
             )
             for at, (label, setting) in enumerate(self.settings.items())
         ]
-        return self._in_order(options, [max([0.0, *one.values()]) for one in excess]), len(keeps)
+        return self._in_order(options, [max([0.0, *one.values()]) for one in excess], len(keeps)), len(keeps)
 
-    def _in_order(self, options: list[Option], excess: Sequence[float]) -> list[Option]:
-        """Give them the best first; `excess` is the share of its bound by which each breaks what it breaks most."""
+    def _in_order(self, options: list[Option], excess: Sequence[float], number: int) -> list[Option]:
+        """Give them the best first, by what is printed of `number` runs or draws.
+
+        `excess` is the share of its bound by which each breaks what it breaks most.
+        """
         if self.unranked:
             return options
         sign = 1.0 if self.units[self.goal][1] == "lower" else -1.0
@@ -212,7 +214,8 @@ class Ranking:
             breaks = one.meets < 0.5
             # Of equal ones the first that was named, which is the baseline if it is one of them.
             last = sign * float(_printed(one.parts[self.goal]))
-            return breaks, excess[at] if breaks else 0.0, -round(one.ties, 3), last
+            tied = one.single[1] if one.single else 0
+            return breaks, excess[at] if breaks else 0.0, -as_printed(one.ties, number, tied, tied), last
 
         return [options[at] for at in sorted(range(len(options)), key=rank)]
 

@@ -140,6 +140,8 @@ class Answer(Block):
     """Of each variant its value of each key, where they are every combination (`opplab.summary.factors`)."""
     drawn: bool = False
     """Whether intervals are over draws of what is assumed."""
+    asked: Sequence[str] = ()
+    """Metrics that somebody asks for, whose changes are shown beside those that every answer has."""
 
     def _groups(self, lines: Sequence[Line]) -> list[dict[str, str]]:
         """Give a row a line and control group: the values of `cpu.stat`, energy, waits and missed work."""
@@ -191,7 +193,16 @@ class Answer(Block):
         apart |= self.drawn and any(_ends_apart(by_work.certainty, change.certainty) for by_work, change in both)
         energy = [ENERGY_PER_WORK] if own else ["energy", *([ENERGY_PER_WORK] if apart else [])]
         frames = [metric for metric in own if metric.startswith(metrics.FRAMES)]
-        return [*(metric for metric in own if metric not in frames), "rate", *frames, *energy, *WAITS]
+        every = [
+            *(metric for metric in own if metric not in frames),
+            "rate",
+            *frames,
+            "energy",
+            ENERGY_PER_WORK,
+            *WAITS,
+        ]
+        asked = [metric for metric in self.asked if metric not in every]
+        return [*every[: every.index("energy")], *asked, *energy, *WAITS]
 
     def compared(self, own: Sequence[str] = ()) -> tuple[list[str], list[str]]:
         """Give the metrics that have changes: those that sentences are about (`own`, if there are any), and others."""
