@@ -1132,6 +1132,45 @@ def test_a_value_that_the_kernel_refuses_is_no_setting() -> None:
         opplab.choose("juno-r2", workload(), governors=["ondemand"], **rates, **asked)
 
 
+def test_a_setting_that_cannot_run_is_left_out_by_name() -> None:
+    """Goal: one impossible pair of a grid does not refuse the others, and a baseline that is none has a successor."""
+    asked: dict[str, Any] = {"epp": ["power", "performance"], "seconds": 0.1, "policy": {"driver": "amd-pstate-epp"}}
+    said: list[str] = []
+    found = quick("epyc-7742-2s", workload(), governors=["schedutil", "powersave"], said=said.append, **asked)
+    assert sorted(option.label for option in found.options) == ["epp=performance", "epp=power"]
+    assert found.baseline == "epp=power"
+    words = (
+        "schedutil epp=power and schedutil epp=performance cannot run on epyc-7742-2s, so that epp=power is the "
+        "baseline: driver amd-pstate-epp has the governors performance and powersave, not schedutil"
+    )
+    assert words in said
+    assert f"{words}." in found.missing
+    own = quick("epyc-7742-2s", workload(), governors=["powersave"], **asked)
+    assert [option.parts for option in own.options] == [option.parts for option in found.options]
+    with pytest.raises(
+        opplab.InputError, match="not schedutil; ondemand epp=power and ondemand epp=performance cannot"
+    ):
+        quick("epyc-7742-2s", workload(), governors=["schedutil", "ondemand"], **asked)
+
+
+def test_a_preference_that_nothing_takes_is_in_no_label() -> None:
+    """Goal: nobody is told to set an epp that the driver does not have, or refuses."""
+    asked: dict[str, Any] = {"epp": ["power", "performance"], "seconds": 0.1}
+    variants = ["governor=powersave epp=power", "epp=128"]
+    none = quick("epyc-7742-2s", workload(), governors=["schedutil", "performance"], variants=variants, **asked)
+    assert {option.label for option in none.options} == {"schedutil", "performance", "powersave"}
+    assert "acpi-cpufreq has no energy performance preference: epp does nothing." in none.missing
+    (same,) = [option for option in none.options if option.twins]
+    assert (same.label, same.twins) == ("schedutil", ["epp=128"])
+    some = quick("skylake-8x-uma", workload(), governors=["powersave", "performance"], **asked)
+    labels = [label for option in some.options for label in (option.label, *option.twins)]
+    assert sorted(labels) == [
+        *("performance", "performance epp=performance"),
+        *("powersave epp=performance", "powersave epp=power"),
+    ]
+    assert "intel_pstate refuses the preference power under its governor performance." in some.missing
+
+
 def test_commands_name_the_tick() -> None:
     (command,) = commands_of(Setting((("hz", 1000),)), {"driver": {"name": "scmi"}})
     assert command == "# needs a kernel that is built with CONFIG_HZ=1000"

@@ -13,7 +13,7 @@ from opplab.kernel import KernelProfile
 from opplab.report.start import in_words
 from opplab.simulation.cases import Case
 from opplab.simulation.power import known_power
-from opplab.sweep.drivers import driver_under, has_epp, has_hwp, numbered_epp, refused_epp
+from opplab.sweep.drivers import driver_under, has_hwp, no_epp, numbered_epp, refused_epp
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.missing import idle_in_words, missing, unknown_idle
 from opplab.sweep.taken import RATE, kept_rate, refusal
@@ -66,11 +66,8 @@ def ignored(policy: Mapping[str, Any], driver: str, machine: Mapping[str, Any]) 
         )
     if (states := policy.get("idle_disable")) and policy.get("idle_governor") == "haltpoll":
         words.append(f"haltpoll does not look at disabled idle states: idle_disable {','.join(states)} does nothing")
-    epp, dynamic = policy.get("epp", ""), policy.get("hwp_dynamic_boost", "auto")
-    if epp != "" and not has_epp(driver, machine, policy):
-        without = " without HWP" if driver.startswith("intel") else ""
-        words.append(f"{driver} has no energy performance preference{without}: epp does nothing")
-    elif refused := refused_epp(driver, policy):
+    dynamic = policy.get("hwp_dynamic_boost", "auto")
+    if refused := no_epp(driver, machine, policy) or refused_epp(driver, policy):
         words.append(refused)
     elif numbered := numbered_epp(driver, policy):
         words.append(f"{numbered}, which the runs have")
