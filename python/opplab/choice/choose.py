@@ -37,7 +37,7 @@ from opplab.simulation.run import check_whole, workers
 from opplab.simulation.work import ENERGY_PER_WORK, POWER_AT_EQUAL_WORK, with_energy_per_work
 from opplab.simulation.workload import Benchmark, Workload
 from opplab.summary.answer import cut_of, ends, shared_timers
-from opplab.summary.caveats import boosted_cpus, eas_off, lone_boost, of_power, of_settings
+from opplab.summary.caveats import boosted_cpus, eas_off, lone_boost, of_power, of_settings, own_modes
 from opplab.sweep.drivers import MachineFacts, no_epp, refused_epp
 from opplab.sweep.missing import changes_unknown_idle, missing, why_unable
 from opplab.sweep.progress import Shown, counted
@@ -252,7 +252,7 @@ def _noted(
     base, *others = policies
     in_turn = shared_timers(cases[0].file["workload"])
     notes = [f"{words}." for words in (*left_out, *in_turn, *program.disk_notes)]
-    notes += of_settings(cases, [(base, label) for label in others])
+    notes += [*own_modes(program.machine, policies.values()), *of_settings(cases, [(base, label) for label in others])]
     notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
     notes += filter(None, [eas_off(over, policies)])
     powers_w = [(on, option.parts["power"].value) for option in choice.options if "power" in option.parts]

@@ -13,7 +13,7 @@ from opplab.kernel import KernelProfile
 from opplab.report.start import in_words
 from opplab.simulation.cases import Case
 from opplab.simulation.power import known_power
-from opplab.sweep.drivers import driver_under, has_hwp, no_epp, numbered_epp, refused_epp
+from opplab.sweep.drivers import ACTIVE, driver_names, driver_under, has_hwp, no_epp, numbered_epp, refused_epp
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.missing import idle_in_words, missing, unknown_idle
 from opplab.sweep.taken import RATE, kept_rate, refusal
@@ -226,6 +226,41 @@ def unlike_drivers(drivers: Mapping[tuple[str, str], str], pairs: Iterable[tuple
         f"changes on {machine} are of the driver, too."
         for (base, theirs, ours, machine), variants in found.items()
     ]
+
+
+def own_modes(machine: Mapping[str, Any], policies: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Name what a governor's name hides: powersave of a driver in active mode, and a mode that is not the one at boot.
+
+    Parameters
+    ----------
+    machine, policies : mapping
+        As a case's JSON has them; the baseline's policy stands first.
+
+    Examples
+    --------
+    >>> nuc = {"driver": [{"name": "intel_pstate"}, {"name": "intel_cpufreq"}]}
+    >>> for words in own_modes(nuc, [{"governor": "schedutil"}, {"governor": "powersave"}]):
+    ...     print(words)
+    The baseline runs under intel_cpufreq, and the machine boots with intel_pstate.
+    powersave is intel_pstate's own governor, of which driver or firmware choose the clock: cpufreq's keeps the lowest.
+    >>> own_modes({"driver": [{"name": "scmi"}]}, [{"governor": "powersave"}])
+    []
+    """
+    policies = list(policies)
+    names = driver_names(machine)
+    drivers = [driver_under(machine, policy) for policy in policies]
+    words = []
+    if names and drivers[0] != names[0]:
+        words.append(f"The baseline runs under {drivers[0]}, and the machine boots with {names[0]}.")
+    own = dict.fromkeys(
+        driver
+        for driver, policy in zip(drivers, policies, strict=True)
+        if driver in ACTIVE and policy["governor"] == "powersave"
+    )
+    for driver in own:
+        does = "of which driver or firmware choose the clock: cpufreq's keeps the lowest"
+        words.append(f"powersave is {driver}'s own governor, {does}.")
+    return words
 
 
 def counts_idle_as_nothing(machine: Mapping[str, Any]) -> bool:
