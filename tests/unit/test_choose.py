@@ -1199,7 +1199,10 @@ def test_misses_of_the_cold_start_leave_no_setting_out() -> None:
     assert schedutil.parts["missed_activations"].value > 0.1
     assert schedutil.parts["missed_later"].value == 0
     assert found.recommended is schedutil
-    assert "misses of the first 0.2 s, when load tracking starts from 0, leave no setting out" in found.block().assumed
+    assert (
+        "missed counts the first 0.2 s, too, when load tracking starts from 0; these leave no setting out"
+        in found.block().assumed
+    )
     asked_for = opplab.choose("pixel4", load, constraints=["missed <= 0.05%"], seconds=2, **asked)
     assert asked_for.recommended is not None
     assert asked_for.recommended.label == "schedutil"

@@ -305,7 +305,7 @@ class Ranking:
             start_up([(workload, self.base["duration_ns"], self.begun_ns)]),
             whole_of(runs.values(), [workload]),
             periods_together(workload) if self.latencies else "",
-            f"misses of the first {COLD_NS / 1e9:g} s{why and f'{why},'} leave no setting out" if cold else "",
+            f"missed counts the first {COLD_NS / 1e9:g} s, too{why}; these leave no setting out" if cold else "",
             never_finished(late) if late else "",
             in_first_idle(
                 {label: fmean(shares) for label, shares in own(FIRST_IDLE).items()},
