@@ -117,8 +117,8 @@ def of_settings(cases: Iterable[Case], pairs: Sequence[tuple[str, str]] = ()) ->
     each = {(case.machine, case.policy): case for case in cases}
     files = {place: case.file for place, case in each.items()}
     settings: dict[str, list[str]] = {}
-    for (name, label), file in files.items():
-        policy, driver = file["policy"], each[name, label].inner.driver
+    for (_, label), file in files.items():
+        policy, driver = file["policy"], driver_under(file["machine"], file["policy"])
         kept = kept_rate(file["machine"], policy)
         refused = [refusal(dict(policy["tunables"])[RATE], kept)] if kept else []
         for words in (*refused, *ignored(policy, driver, file["machine"])):
@@ -127,8 +127,8 @@ def of_settings(cases: Iterable[Case], pairs: Sequence[tuple[str, str]] = ()) ->
     notes = [f"{', '.join(labels)}: {words}." for words, labels in settings.items()]
     unknown = {
         (name, file["policy"]["kernel"]): None
-        for (name, label), file in files.items()
-        if _is_boost_unknown(file["machine"], file["policy"], each[name, label].inner.driver)
+        for (name, _), file in files.items()
+        if _is_boost_unknown(file["machine"], file["policy"], driver_under(file["machine"], file["policy"]))
     }
     notes += [
         f"{name} has no [processor]: kernel {kernel} boosts after I/O by default on Skylake servers only, and it is "
@@ -282,7 +282,8 @@ def assumed_preferences(cases: Iterable[Case]) -> list[str]:
     found: dict[str, dict[int, list[str]]] = {}
     for case in cases:
         name = str(case.file["policy"].get("epp") or "default")
-        measured = "none was measured on AMD" if case.inner.driver.startswith("amd") else "only 128 was measured"
+        driver = driver_under(case.file["machine"], case.file["policy"])
+        measured = "none was measured on AMD" if driver.startswith("amd") else "only 128 was measured"
         try:
             assumed = case.inner.assumed_preferences()
         except CaseError:
@@ -308,7 +309,7 @@ def preference_at_boot(cases: Iterable[Case]) -> list[str]:
     """Name settings under AMD's firmware whose clocks hang on the preference that it has at boot."""
     found: dict[str, None] = {}
     for case in cases:
-        driver = case.inner.driver
+        driver = driver_under(case.file["machine"], case.file["policy"])
         if driver not in ("amd-pstate-epp", "amd-pstate-guided"):
             continue
         try:
