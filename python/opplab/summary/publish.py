@@ -139,7 +139,7 @@ def sure_tables(sure: Sureness) -> list[tuple[str, list[dict[str, Any]]]]:
         if row["p"] < CHANCE
     ]
     if deciding:
-        title = "what the changes depend on (share of their variance over the draws that each explains alone)"
+        title = "what the changes depend on (share of their variance that each explains alone)"
         made.append((title, deciding))
     return made
 
