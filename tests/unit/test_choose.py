@@ -262,6 +262,17 @@ def test_a_goal_of_a_part_has_its_change_and_so_has_what_a_constraint_names() ->
     assert list(row).index("energy:A53") < list(row).index("energy")
 
 
+def test_work_without_a_deadline_has_no_share_of_misses() -> None:
+    """Goal: nobody mails "0 % missed" of tasks that can miss nothing."""
+    asleep = {"global": {"duration": 1}, "tasks": {"t": {"loop": -1, "run": 2000, "sleep": 14000}}}
+    how: dict[str, Any] = {"governors": ["schedutil", "performance"], "seconds": 0.2}
+    free, due = (quick("juno-r2", opplab.Workload.parse(json.dumps(one), name="w"), **how) for one in (asleep, LOAD))
+    assert ["missed_activations" in found.rows()[0] for found in (free, due)] == [False, True]
+    assert "missed, %" not in free.block().text()
+    asked = quick("juno-r2", opplab.Workload.parse(json.dumps(asleep), name="w"), constraints=["missed <= 1%"], **how)
+    assert "missed_activations" in asked.rows()[0]
+
+
 def test_settings_that_are_all_the_same_leave_nothing_to_choose() -> None:
     menu = Setting((("governor", "performance"), ("idle_governor", "menu")))
     found = quick(

@@ -103,7 +103,10 @@ class Ranking:
     def shown(self) -> list[str]:
         """The metrics that the answer shows, those that were asked for first."""
         done = self.asked.own[0] if self.asked.own else "work_done"
-        beside = [name for name in (done, "energy", "power", MISSED, *self.latencies) if name in self.units]
+        # Without an activation nothing can be missed, and a share of 0 would be read as work done in time.
+        due = any(any(self._of(label, "activations").own.values()) for label in self.labels)
+        missed = [MISSED] if due else []
+        beside = [name for name in (done, "energy", "power", *missed, *self.latencies) if name in self.units]
         return list(dict.fromkeys([*self.asked.counted, *beside]))
 
     def choice(self, iterations: int, drawn: Callable[[Draws, dict[tuple[Point, str, str], Values]], None]) -> Choice:
@@ -158,7 +161,8 @@ class Ranking:
     def _options(self) -> tuple[list[Option], int]:
         """Give the settings, the best first, and how many draws or runs their probabilities are of."""
         equal = [POWER_AT_EQUAL_WORK] if (self.point, self.labels[0], POWER_AT_EQUAL_WORK) in self.values else []
-        used = dict.fromkeys([*self.shown, *equal, *(metric for metric, _ in self.bounds)])
+        bound = [MISSED, *(metric for metric, _ in self.bounds)]
+        used = dict.fromkeys([*self.shown, *equal, *(metric for metric in bound if metric in self.units)])
         found = {metric: [self._of(label, metric) for label in self.labels] for metric in used}
         samples = {name: _samples(one, self.assumed, self.units[name][0] == "%") for name, one in found.items()}
         feasible, kept, winners = _judged(samples, self.bounds, self.units, self.goal)
