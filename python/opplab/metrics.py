@@ -43,6 +43,9 @@ ALIASES = {
 }
 """Common names, and the metric that each means where nothing measures one of that name."""
 
+FRAMES = "frames:"
+"""What the names of a GPU's frames begin with."""
+
 _BY_NAME = {one.name: one for one in METRICS}
 
 
@@ -104,4 +107,4 @@ def answers(names: Iterable[str]) -> list[str]:
     ['throughput', 'frames:gpu']
     """
     own = {one.name for one in of_models()}
-    return list(dict.fromkeys(name for name in names if name in own or _family(name) == "frames:"))
+    return list(dict.fromkeys(name for name in names if name in own or _family(name) == FRAMES))

@@ -722,6 +722,9 @@ def test_without_a_metric_simulated_results_show_what_they_are_about():
     assert [row.operation for row in table.rows] == ["energy", "missed_activations"]
     (whole,) = compare(results.frame(rows), everything=True)
     assert len(whole.rows) == 4
+    for activations, there in ((0.0, False), (50.0, True)):
+        (table,) = compare(results.frame([*rows, *sim_rows([activations] * 2, "activations")]))
+        assert ("missed_activations" in [row.operation for row in table.rows]) is there, "nothing due, nothing missed"
 
 
 def test_work_in_seconds_is_no_rate():

@@ -557,6 +557,13 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_what_draws_are_about_fits_80_columns(drawn: Path) -> None:
+    words = ("--seconds", "0.2", "--vs", "governor=powersave", "--uncertainty", "40", "-o", str(drawn / "out"))
+    shown = run("run", str(drawn / "heavy.json"), "-m", "juno-r2", *words).stdout
+    assert "what the changes depend on" in shown
+    assert max(map(len, shown.splitlines())) <= WIDTH
+
+
 def test_every_change_has_the_interval_of_runs_and_assumptions(drawn: Path) -> None:
     """Energy by work had that of the runs alone, where `choose` had both."""
     whole = json.loads((drawn / "answer.json").read_text())

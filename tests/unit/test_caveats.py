@@ -38,6 +38,16 @@ def told(load: Path, *words: str) -> str:
     return " ".join(done.stdout.split())
 
 
+def test_what_a_passive_mode_lacks_is_named_where_the_governor_alone_chooses_the_mode(
+    load: Path, tmp_path: Path
+) -> None:
+    """Goal: schedutil, under which intel_pstate is intel_cpufreq, is not taken for the active mode at boot."""
+    words = ("--vs", "hwp_dynamic_boost=on", "--vs", "no_hwp=true epp=power", "--seconds", "0.1", "--iterations", "1")
+    done = answered("run", load, "-m", "kaby-lake-i7-7500u-gpu", *words, "-o", tmp_path / "out", columns=300)
+    assert "hwp_dynamic_boost=on: intel_cpufreq has no hwp_dynamic_boost: on does nothing" in done.stdout
+    assert "intel_cpufreq has no energy performance preference without HWP: epp does nothing" in done.stdout
+
+
 def test_settings_that_the_driver_refuses_are_named(load: Path, tmp_path: Path) -> None:
     words = ("-m", "kaby-lake-i7-7500u-gpu", "-o", str(tmp_path / "out"))
     refused = ("governor=performance epp=power", "no_hwp=true epp=power", "no_hwp=true hwp_dynamic_boost=on")

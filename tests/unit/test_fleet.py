@@ -614,6 +614,29 @@ def test_machine_files_and_built_in_machines_stand_beside_dumps(dumps: Path) -> 
     assert "no such dump, folder, list or machine" in f"{wrong.output}{wrong.exception}"
 
 
+def test_a_governor_of_the_drivers_own_and_another_mode_than_that_at_boot_are_named() -> None:
+    """Goal: nobody takes powersave of intel_pstate for the lowest clock. Method: watts of single runs."""
+    load = opplab.Workload.parse(json.dumps(LOAD), name="load")
+    machines = ["skylake-8x-uma", "pixel6"]
+    found = fleet(machines, load, governors=["powersave", "performance"], **OPTIONS)
+    rows = {row["machine_type"].partition(",")[0]: row for row in found.rows()}
+    for name, driver in (("skylake-8x-uma", "intel_pstate"), ("pixel6", "exynos-acme")):
+        policy = opplab.Policy(governor="powersave", driver=driver)
+        runs = [opplab.simulate(name, load, policy, seed=seed, seconds=OPTIONS["seconds"]) for seed in (1, 2)]
+        power = sum(run.metrics.filter(metric="power")["value"].item() for run in runs) / 2
+        assert rows[name]["baseline_driver"] == driver
+        assert rows[name]["baseline_watts"] == pytest.approx(power)
+    shown = {row["machine type"].partition(",")[0]: row["setting"] for row in found.tables()[0]}
+    assert shown == {"skylake-8x-uma": "powersave (intel_pstate)", "pixel6": "powersave"}
+    words = found.text(None)
+    assert "skylake-8x-uma, 8 CPUs: powersave is intel_pstate's own governor" in words
+    assert "boots with" not in words
+    passive = fleet(machines, load, governors=["schedutil", "ondemand"], **OPTIONS).text(None)
+    boots = "skylake-8x-uma, 8 CPUs: The baseline runs under intel_cpufreq, and the machine boots with intel_pstate."
+    assert boots in passive
+    assert passive.count("boots with") == 1
+
+
 def test_what_a_setting_may_break_has_its_probability(
     dumps: Path, monkeypatch: pytest.MonkeyPatch, choice: opplab.Choice
 ) -> None:

@@ -134,6 +134,23 @@ def test_a_row_says_what_of_a_benchmark_its_columns_are_of(folder: Path) -> None
     cut = answer("kernbench", "-m", "skylake-8x-uma", "--iterations", "1", "--param", "jobs=8", "--seconds", "1")
     assert "elapsed is missing in 1 of 1 runs, which did not end within 1 s (a longer --seconds lets them end)" in cut
     assert "rate is of the part that ran and counts compiled files" in cut
+    assert "rate, 1/s" in cut.splitlines()[2]
+
+
+@pytest.mark.parametrize("machine", ["kaby-lake-i7-7500u", "kaby-lake-i7-7500u-gpu"])
+def test_runs_that_do_not_end_are_compared_by_their_rate(folder: Path, machine: str) -> None:
+    """Goal: without power, or beside a GPU's frames, there is an answer; the mean rates are those of Python."""
+    governors = ("schedutil", "ondemand")
+    words = ("gitsource", "-m", machine, "--governor", ",".join(governors), "--iterations", "2", "--seconds", "0.5")
+    told = answer(*words)
+
+    def rate(governor: str, seed: int) -> float:
+        run = opplab.simulate(machine, "gitsource", governor, seconds=0.5, seed=seed)
+        return float(run.metrics.filter(metric="rate")["value"][0])
+
+    base, other = (2 / sum(1 / rate(governor, seed) for seed in (1, 2)) for governor in governors)
+    assert f"{100 * (other / base - 1):+.1f} % [" in told
+    assert "compared with nothing" not in told
 
 
 def test_a_benchmarks_warm_up_is_named_beside_the_time_of_its_run(folder: Path) -> None:

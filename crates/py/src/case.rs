@@ -183,13 +183,6 @@ impl PyCase {
         &self.file.policy.label
     }
 
-    /// The cpufreq driver that the run uses.
-    #[getter]
-    fn driver(&self) -> &str {
-        let chosen = &self.file.policy.driver;
-        if chosen.is_empty() { self.file.machine.cpufreq.driver.name } else { chosen }
-    }
-
     #[getter]
     fn eas(&self) -> bool {
         self.file.policy.eas

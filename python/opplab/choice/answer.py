@@ -38,6 +38,9 @@ LATER = "missed_later"
 LEFT_OUT = 3
 """Settings that are named for doing less work."""
 
+_MOST, _LEAST = 0.995, 0.005
+"""Probabilities that round to all and none, where single runs or draws do not agree."""
+
 SURE = 0.9
 """From this probability on a recommendation is called sure."""
 
@@ -139,8 +142,6 @@ class Choice:
     assumptions: dict[str, str]
     """Everything that was drawn, with its range."""
     facts: list[tuple[str, str]] = field(default_factory=list)
-    sources: dict[str, str] = field(default_factory=dict)
-    """The machine file's marks."""
     notes: Sequence[str] = ()
     """What the numbers are of, for the last line."""
     cold: str = ""
@@ -180,16 +181,15 @@ class Choice:
     def chance(self, probability: float, agree: int | None = None, tied: int = 0) -> str:
         """Give a probability as far as the draws (without draws: the iterations) resolve it from none and all.
 
-        Of 16 draws that all agree nobody knows 100 %, but "all 16 draws". `agree` is how many do, where single ones
-        are known, and `tied` in how many none is better.
+        Of 16 draws that all agree nobody knows 100 %, but "all 16 draws"; see `as_printed`.
         """
         number, what = self.samples
-        if probability > 1 - 1 / (number + 1) and agree in (None, number):
+        printed = as_printed(probability, number, agree, tied)
+        if printed == 1:
             return f"all {number} {what}" if number > 1 else "the only run"
-        if probability < 1 / (number + 1) and not tied:
+        if printed == 0:
             return f"none of {number} {what}" if number > 1 else "no run"
-        percent = 100 * probability
-        return "over 99 %" if percent >= 99.5 else "under 1 %" if percent <= 0.5 else f"{percent:.0f} %"
+        return {_MOST: "over 99 %", _LEAST: "under 1 %"}.get(printed, f"{100 * printed:.0f} %")
 
     def _in(self, words: str) -> str:
         return f"with a probability of {words}" if "%" in words.partition(" (")[0] else f"in {words}"
@@ -306,6 +306,7 @@ class Choice:
             units,
             self._assumed(),
             " ".join([*self.missing, *self.of_power]),
+            asked=self.metrics,
         )
 
     def compared(self, columns: Sequence[str]) -> set[str]:
@@ -363,11 +364,18 @@ class Choice:
         limits = " and ".join([*self.constraints, *(self.work if chosen.meets < 1 else [])])
         goal, alone = self.goals[0], len(self.options) == 1
         return (
-            f"Recommended: {chosen.label}: {title_of(goal)} {value_words(chosen.parts[goal])} {self.units[goal][0]}, "
+            f"Recommended{self._doubt()}: {chosen.label}: "
+            f"{title_of(goal)} {value_words(chosen.parts[goal])} {self.units[goal][0]}, "
             + ("as with every other setting" if alone else f"the best {self._in(self.best_in(chosen))}")
             + (", by assumed power" if self.assumed_power and not alone else "")
             + (f", keeps {limits} {self._in(self.keeps_in(chosen))}." if limits else ".")
         )
+
+    def _doubt(self) -> str:
+        """Give the words of a recommendation whose goal is not clearly better than that of the next setting."""
+        if self.gap is None or self._is_next_as_good:
+            return ""
+        return ", not clear" if not self.gap.is_clear or self._in_error(self.goals[0], self.gap) else ""
 
     def _price(self) -> list[str]:
         """Give what the setting costs against the baseline, or where it is that, against the next one."""
@@ -616,6 +624,23 @@ class Choice:
             picture=self.block().html() + pareto_picture(self),
             more=max(len(self.options) - 20, 0),
         )
+
+
+def as_printed(probability: float, number: int, agree: int | None = None, tied: int = 0) -> float:
+    """Give a probability as far as so many runs or draws resolve it from none (0) and all (1): what is printed of it.
+
+    `agree` is how many of them do, where single ones are known, and `tied` in how many none is better.
+
+    Examples
+    --------
+    >>> as_printed(0.96, 3, 3, 3), as_printed(0.96, 3, 2, 2), as_printed(0.04, 3, 0), as_printed(0.002, 40, 0, 1)
+    (1.0, 0.96, 0.0, 0.005)
+    """
+    if probability > 1 - 1 / (number + 1) and agree in (None, number):
+        return 1.0
+    if probability < 1 / (number + 1) and not tied:
+        return 0.0
+    return _MOST if probability >= _MOST else _LEAST if probability <= _LEAST else round(probability, 2)
 
 
 def runners_up(ranked: Sequence[Option]) -> list[Option]:

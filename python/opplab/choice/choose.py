@@ -25,9 +25,10 @@ from opplab.choice.criteria import (
     needs_latencies,
 )
 from opplab.choice.ranking import Ranking
-from opplab.choice.settings import Setting, grid, labels_of, listed, texts, with_drivers
-from opplab.errors import CaseError, InputError, OpplabError
+from opplab.choice.settings import Setting, driver_of, grid, labels_of, listed, texts, with_drivers
+from opplab.errors import InputError, OpplabError
 from opplab.files import plain
+from opplab.report.start import in_words
 from opplab.simulation.cases import Case, Measured
 from opplab.simulation.machine import Machine
 from opplab.simulation.policy import Policy, check_keys
@@ -36,9 +37,9 @@ from opplab.simulation.run import check_whole, workers
 from opplab.simulation.work import ENERGY_PER_WORK, POWER_AT_EQUAL_WORK, with_energy_per_work
 from opplab.simulation.workload import Benchmark, Workload
 from opplab.summary.answer import cut_of, ends, shared_timers
-from opplab.summary.caveats import boosted_cpus, eas_off, lone_boost, of_power, of_settings
-from opplab.sweep.drivers import MachineFacts
-from opplab.sweep.missing import changes_unknown_idle, missing, unable
+from opplab.summary.caveats import boosted_cpus, eas_off, lone_boost, of_power, of_settings, own_modes
+from opplab.sweep.drivers import MachineFacts, no_epp, refused_epp
+from opplab.sweep.missing import changes_unknown_idle, missing, why_unable
 from opplab.sweep.progress import Shown, counted
 from opplab.sweep.runner import run_cases
 from opplab.sweep.taken import RATE, kept_rate, refusal, with_kept
@@ -181,7 +182,7 @@ def choose(
 
     cases = cases_of(program)
     ran = [*cases, *(cases_of(program.idle()) if run.idle else ())]
-    for line in (*left_out, *program.notes, *unable(cases), *missing(cases)):
+    for line in (*left_out, *program.notes, *missing(cases)):
         said(line)
     values, units = run.own(ran)
     point: Point = (cases[0].machine, cases[0].benchmark, cases[0].param)
@@ -213,7 +214,7 @@ def _comparable(
     by_power : bool
         Whether power decides, so that what it costs must be known.
     """
-    chosen = _as_taken(program, settings, left_out.append)
+    chosen = _able(program, _as_taken(program, settings, left_out.append), left_out.append)
     if by_power:
         chosen = _of_known_power(program, chosen, left_out.append)
     if len(chosen) < 2:
@@ -251,7 +252,7 @@ def _noted(
     base, *others = policies
     in_turn = shared_timers(cases[0].file["workload"])
     notes = [f"{words}." for words in (*left_out, *in_turn, *program.disk_notes)]
-    notes += of_settings(cases, [(base, label) for label in others])
+    notes += [*own_modes(program.machine, policies.values()), *of_settings(cases, [(base, label) for label in others])]
     notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
     notes += filter(None, [eas_off(over, policies)])
     powers_w = [(on, option.parts["power"].value) for option in choice.options if "power" in option.parts]
@@ -306,21 +307,69 @@ def _check_measured(
 
 
 def _as_taken(program: Program, settings: Sequence[Setting], said: Callable[[str], None]) -> list[Setting]:
-    """Give settings with the values that stay where the kernel refuses theirs; equal ones are there once then."""
+    """Give settings with the values that stay where theirs are refused; equal ones are there once then."""
     out: list[Setting] = []
-    replaced = set()
+    replaced: list[Setting] = []
+    told: dict[str, None] = {}
     for setting in settings:
-        asked, kept, one = dict(setting.tunables).get(RATE, ""), "", setting
-        if asked:
-            kept = kept_rate(program.machine, setting.applied(program.bases[0]["policy"], setting.name))
-        if kept:
-            tunables = tuple((name, kept if name == RATE else value) for name, value in setting.tunables)
-            one = replace(setting, tunables=tunables, name=with_kept(setting.name, asked, kept))
-            replaced.add((one.keys, one.tunables))
-            said(f"{dict(setting.keys).get('governor', setting.name)}: {refusal(asked, kept)}")
-        there = any((one.keys, one.tunables) == (other.keys, other.tunables) for other in out)
-        if not there or (one.keys, one.tunables) not in replaced:
+        one, words = _with_taken_epp(program, *_with_kept_rate(program, setting))
+        told |= dict.fromkeys(words)
+        replaced += [one] if words else []
+        if not (one.is_in(out) and one.is_in(replaced)):
             out.append(one)
+    for words in told:
+        said(words)
+    return out
+
+
+def _with_kept_rate(program: Program, setting: Setting) -> tuple[Setting, list[str]]:
+    """Give a setting with the time between samples that stays, and what the kernel refuses."""
+    asked = dict(setting.tunables).get(RATE, "")
+    policy = setting.applied(program.bases[0]["policy"], setting.name)
+    kept = kept_rate(program.machine, policy) if asked else ""
+    if not kept:
+        return setting, []
+    tunables = tuple((name, kept if name == RATE else value) for name, value in setting.tunables)
+    one = replace(setting, tunables=tunables, name=with_kept(setting.name, asked, kept))
+    return one, [f"{policy['governor']}: {refusal(asked, kept)}"]
+
+
+def _with_taken_epp(program: Program, setting: Setting, told: list[str]) -> tuple[Setting, list[str]]:
+    """Give a setting without a preference that its driver does not have or refuses.
+
+    What a variant alone is about stays: its runs are those of another setting, which has a sentence.
+    """
+    policy = setting.applied(program.bases[0]["policy"], setting.name)
+    driver = driver_of(setting, program.machine, policy)
+    words = no_epp(driver, program.machine, policy) or refused_epp(driver, policy)
+    name = " ".join(one for one in setting.name.split(" ") if one != f"epp={policy.get('epp')}")
+    if not words or (setting.name and name in ("", setting.name)):
+        return setting, told
+    keys = tuple((key, value) for key, value in setting.keys if key != "epp")
+    return replace(setting, keys=keys, name=name), [*told, words]
+
+
+def _able(program: Program, settings: Sequence[Setting], said: Callable[[str], None]) -> list[Setting]:
+    """Give the settings that can run on the machine; where the first cannot, the next one is the baseline.
+
+    Raises
+    ------
+    InputError
+        None can.
+    """
+    one = replace(program, bases=program.bases[:1])
+    cases = one.cases(settings, labels_of(settings), Policy.variation)
+    whys = {case.policy: why for case in cases if (why := why_unable(case))}
+    out = [setting for setting, case in zip(settings, cases, strict=True) if case.policy not in whys]
+    words = []
+    for why in dict.fromkeys(whys.values()):
+        labels = [label for label, own in whys.items() if own == why]
+        base = f", so that {labels_of(out)[0]} is the baseline" if out and cases[0].policy in labels else ""
+        words.append(f"{in_words(labels)} cannot run on {cases[0].machine}{base}: {why}")
+    if not out:
+        raise InputError("; ".join(words))
+    for one_of in words:
+        said(one_of)
     return out
 
 
@@ -374,11 +423,9 @@ def unfit(
     def why_not(setting: Setting) -> str:
         try:
             (case,) = program.cases([setting], [setting.name], Policy.variation)
-            # Asks the driver, which refuses the settings that it cannot have.
-            case.inner.assumed_preferences()
-        except (CaseError, InputError) as error:
-            return str(error).removeprefix(f"setting `{setting.name}`: ").removeprefix("failed to use the policy: ")
-        return ""
+        except InputError as error:
+            return str(error).removeprefix(f"setting `{setting.name}`: ")
+        return why_unable(case)
 
     found: dict[str, str] = {}
     # What the first setting has, too, is no matter of the variants.

@@ -25,6 +25,7 @@ from opplab.files import check_size, digest_of, read_text, toml_of, write_text
 from opplab.report.block import Block
 from opplab.report.numbers import quantity, several, some_of
 from opplab.simulation.work import POWER_AT_EQUAL_WORK
+from opplab.sweep.drivers import ACTIVE
 
 if TYPE_CHECKING:
     from opplab.choice.answer import Choice
@@ -114,6 +115,15 @@ class Saving:
     """Activations that the baseline misses, in percent."""
     power: float
     """Change of the mean power, in percent: of more work, too."""
+    driver: str = ""
+    base_driver: str = ""
+    """`driver`, `base_driver`: under which the setting and the baseline run."""
+
+    @property
+    def named(self) -> str:
+        """The setting, with its driver where the governor is the driver's own."""
+        own = self.driver in ACTIVE and self.driver not in self.setting
+        return f"{self.setting} ({self.driver})" if own else self.setting
 
     @classmethod
     def of(cls, choice: Choice) -> Saving:
@@ -179,7 +189,7 @@ class Fleet(Block):
         return {
             "machine type": kind.name,
             "machines": str(kind.machines),
-            "setting": saving.setting or "none keeps the limits",
+            "setting": saving.named or "none keeps the limits",
             "best in": saving.best,
             **({"keeps limits in": saving.keeps} if any(one.limits for _, one in self.types) else {}),
             "baseline draws, W": quantity(saving.base_watts),
@@ -247,7 +257,9 @@ class Fleet(Block):
                     "machine_type": kind.name,
                     "machines": kind.machines,
                     "setting": saving.setting,
+                    "driver": saving.driver,
                     "baseline": saving.baseline,
+                    "baseline_driver": saving.base_driver,
                     "best_in": saving.best,
                     "keeps_limits_in": saving.keeps,
                     "baseline_watts": saving.base_watts,
@@ -552,8 +564,14 @@ def _repeated(sources: Sequence[Path]) -> str:
 
 def _chosen(kind: MachineType, workload: Any, options: Mapping[str, Any]) -> Saving:
     from opplab.choice.choose import choose
+    from opplab.choice.settings import driver_of
 
-    return Saving.of(choose(kind.machine(), workload, **options))
+    machine = kind.machine()
+    choice = choose(machine, workload, **options)
+    shared = options.get("policy") or {}
+    drivers = {option.label: driver_of(option.setting, machine.tree, shared) for option in choice.options}
+    saving = Saving.of(choice)
+    return replace(saving, driver=drivers.get(saving.setting, ""), base_driver=drivers[saving.baseline])
 
 
 def _kept(output: Path | None, kind: MachineType, question: str, run: Callable[[], Saving]) -> tuple[Saving, bool]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opplab.choice.answer import LATER, Choice, Option, runners_up
+from opplab.choice.answer import LATER, Choice, Option, as_printed, runners_up
 from opplab.choice.settings import Setting, commands_of
 from opplab.report.numbers import quantity
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, read_changes
@@ -103,7 +103,10 @@ class Ranking:
     def shown(self) -> list[str]:
         """The metrics that the answer shows, those that were asked for first."""
         done = self.asked.own[0] if self.asked.own else "work_done"
-        beside = [name for name in (done, "energy", "power", MISSED, *self.latencies) if name in self.units]
+        # Without an activation nothing can be missed, and a share of 0 would be read as work done in time.
+        due = any(any(self._of(label, "activations").own.values()) for label in self.labels)
+        missed = [MISSED] if due else []
+        beside = [name for name in (done, "energy", "power", *missed, *self.latencies) if name in self.units]
         return list(dict.fromkeys([*self.asked.counted, *beside]))
 
     def choice(self, iterations: int, drawn: Callable[[Draws, dict[tuple[Point, str, str], Values]], None]) -> Choice:
@@ -139,7 +142,6 @@ class Ranking:
                 one.key: one.words for one in (self.assumed.assumptions[self.point[0]] if self.assumed else ())
             },
             facts=[*program.about, ("runs of each setting", f"{iterations}{others}")],
-            sources=dict(program.machine.get("source", {})),
             undrawn=self.draws is None,
             samples=(number, "draws" if self.assumed else "runs"),
             notes=self._notes(ranked, policies),
@@ -159,7 +161,8 @@ class Ranking:
     def _options(self) -> tuple[list[Option], int]:
         """Give the settings, the best first, and how many draws or runs their probabilities are of."""
         equal = [POWER_AT_EQUAL_WORK] if (self.point, self.labels[0], POWER_AT_EQUAL_WORK) in self.values else []
-        used = dict.fromkeys([*self.shown, *equal, *(metric for metric, _ in self.bounds)])
+        bound = [MISSED, *(metric for metric, _ in self.bounds)]
+        used = dict.fromkeys([*self.shown, *equal, *(metric for metric in bound if metric in self.units)])
         found = {metric: [self._of(label, metric) for label in self.labels] for metric in used}
         samples = {name: _samples(one, self.assumed, self.units[name][0] == "%") for name, one in found.items()}
         feasible, kept, winners = _judged(samples, self.bounds, self.units, self.goal)
@@ -199,10 +202,13 @@ class Ranking:
             )
             for at, (label, setting) in enumerate(self.settings.items())
         ]
-        return self._in_order(options, [max([0.0, *one.values()]) for one in excess]), len(keeps)
+        return self._in_order(options, [max([0.0, *one.values()]) for one in excess], len(keeps)), len(keeps)
 
-    def _in_order(self, options: list[Option], excess: Sequence[float]) -> list[Option]:
-        """Give them the best first; `excess` is the share of its bound by which each breaks what it breaks most."""
+    def _in_order(self, options: list[Option], excess: Sequence[float], number: int) -> list[Option]:
+        """Give them the best first, by what is printed of `number` runs or draws.
+
+        `excess` is the share of its bound by which each breaks what it breaks most.
+        """
         if self.unranked:
             return options
         sign = 1.0 if self.units[self.goal][1] == "lower" else -1.0
@@ -212,7 +218,8 @@ class Ranking:
             breaks = one.meets < 0.5
             # Of equal ones the first that was named, which is the baseline if it is one of them.
             last = sign * float(_printed(one.parts[self.goal]))
-            return breaks, excess[at] if breaks else 0.0, -round(one.ties, 3), last
+            tied = one.single[1] if one.single else 0
+            return breaks, excess[at] if breaks else 0.0, -as_printed(one.ties, number, tied, tied), last
 
         return [options[at] for at in sorted(range(len(options)), key=rank)]
 
@@ -302,7 +309,7 @@ class Ranking:
             start_up([(workload, self.base["duration_ns"], self.begun_ns)]),
             whole_of(runs.values(), [workload]),
             periods_together(workload) if self.latencies else "",
-            f"misses of the first {COLD_NS / 1e9:g} s{why and f'{why},'} leave no setting out" if cold else "",
+            f"missed counts the first {COLD_NS / 1e9:g} s, too{why}; these leave no setting out" if cold else "",
             never_finished(late) if late else "",
             in_first_idle(
                 {label: fmean(shares) for label, shares in own(FIRST_IDLE).items()},

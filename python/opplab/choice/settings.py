@@ -72,6 +72,10 @@ class Setting:
         words += [f"{name}={value}" for name, value in self.tunables]
         return " ".join(words) or str(given.get("governor", "as it is"))
 
+    def is_in(self, settings: Iterable[Setting]) -> bool:
+        """Whether one of some settings sets the same, whatever it is called."""
+        return any(dict(self.keys) == dict(one.keys) and self.tunables == one.tunables for one in settings)
+
     def applied(self, policy: Mapping[str, Any], label: str) -> dict[str, Any]:
         """Give a case's policy with this setting."""
         keys = {key: dict(value) if key in _TABLES and isinstance(value, tuple) else value for key, value in self.keys}

@@ -231,7 +231,8 @@ def signals(
 ) -> None:
     """Rebuild the kernel's signals of FILE: load tracking, residencies, latencies, energy, missed activations.
 
-    Prints one row per CPU, per cluster (with --machine) and per task; -o writes all tables.
+    Prints one row per CPU, per cluster (with --machine) and per task; -o writes all tables. Activations are wake-ups of
+    the whole trace, those of its start included.
     """
     trace = Trace(file, pelt_half_life_ms=pelt_half_life_ms)
     chosen = machine_of_trace(machine, file) if machine else None

@@ -308,13 +308,16 @@ class Frame(Source):
 
     def declared(self, benchmark: str) -> list[str]:
         """A simulated benchmark's own metric, or energy and missed activations, and the energy beside it."""
-        there = [
-            metric for (_, name), rows in self._grouped().items() if name == benchmark for metric, *_ in rows if metric
-        ]
+        own = [row for (_, name), rows in self._grouped().items() if name == benchmark for row in rows]
+        there = [metric for metric, *_ in own if metric]
         found = answers(there)
         if "energy" not in there:
             return found
-        return [*found, "energy"] if found else ["energy", "missed_activations"]
+        if found:
+            return [*found, "energy"]
+        # Without an activation nothing can be missed.
+        due = "activations" not in there or any(any(row[-1]) for row in own if row[0] == "activations")
+        return ["energy", *(["missed_activations"] if due else [])]
 
     def compared(self, benchmark: str, runs: Sequence[str]) -> list[str]:
         """Those metrics; where runs did unlike work, energy by unit of work, of a benchmark in energy's place."""

@@ -140,6 +140,8 @@ class Answer(Block):
     """Of each variant its value of each key, where they are every combination (`opplab.summary.factors`)."""
     drawn: bool = False
     """Whether intervals are over draws of what is assumed."""
+    asked: Sequence[str] = ()
+    """Metrics that somebody asks for, whose changes are shown beside those that every answer has."""
 
     def _groups(self, lines: Sequence[Line]) -> list[dict[str, str]]:
         """Give a row a line and control group: the values of `cpu.stat`, energy, waits and missed work."""
@@ -181,7 +183,7 @@ class Answer(Block):
 
     def _told(self) -> list[str]:
         """The changes that the tables show: energy by unit of work only where it differs from energy."""
-        own = [metric for metric in self.units if metric in metrics.answers([metric])]
+        own = metrics.answers(self.units)
         both = [
             (one.changes[ENERGY_PER_WORK], one.changes["energy"])
             for one in self.lines
@@ -190,7 +192,17 @@ class Answer(Block):
         apart = any(abs(by_work.value - change.value) >= APART for by_work, change in both)
         apart |= self.drawn and any(_ends_apart(by_work.certainty, change.certainty) for by_work, change in both)
         energy = [ENERGY_PER_WORK] if own else ["energy", *([ENERGY_PER_WORK] if apart else [])]
-        return [*own, *([] if own else ["rate"]), *energy, *WAITS]
+        frames = [metric for metric in own if metric.startswith(metrics.FRAMES)]
+        every = [
+            *(metric for metric in own if metric not in frames),
+            "rate",
+            *frames,
+            "energy",
+            ENERGY_PER_WORK,
+            *WAITS,
+        ]
+        asked = [metric for metric in self.asked if metric not in every]
+        return [*every[: every.index("energy")], *asked, *energy, *WAITS]
 
     def compared(self, own: Sequence[str] = ()) -> tuple[list[str], list[str]]:
         """Give the metrics that have changes: those that sentences are about (`own`, if there are any), and others."""
@@ -585,8 +597,11 @@ def _columns(units: Mapping[str, tuple[str, str]], cases: Mapping[tuple[Point, s
     deadlines = any(run.get("activations") for runs in cases.values() for run in runs.values())
     own = metrics.answers(units)
     # Frames of a GPU stand beside what the CPUs' tasks do, not in its place.
-    benchmark = [metric for metric in own if not metric.startswith("frames:")]
-    wanted = [*own, *(["rate"] if not benchmark else []), "energy", "power", ENERGY_PER_WORK]
+    benchmark = [metric for metric in own if not metric.startswith(metrics.FRAMES)]
+    # Of runs that were cut the rate is known.
+    every_run = [run for runs in cases.values() for run in runs.values()]
+    cut = any(run.get(metric, "") is None for metric in benchmark for run in every_run)
+    wanted = [*own, *(["rate"] if cut or not benchmark else []), "energy", "power", ENERGY_PER_WORK]
     if deadlines and not benchmark:
         # The time from a timer to the end of the work holds the wake-up, and is what the deadline is about.
         lost = any(run.get("lost_resumes") for runs in cases.values() for run in runs.values())

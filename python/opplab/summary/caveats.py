@@ -13,7 +13,7 @@ from opplab.kernel import KernelProfile
 from opplab.report.start import in_words
 from opplab.simulation.cases import Case
 from opplab.simulation.power import known_power
-from opplab.sweep.drivers import driver_under, has_epp, has_hwp, numbered_epp, refused_epp
+from opplab.sweep.drivers import ACTIVE, driver_names, driver_under, has_hwp, no_epp, numbered_epp, refused_epp
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.missing import idle_in_words, missing, unknown_idle
 from opplab.sweep.taken import RATE, kept_rate, refusal
@@ -66,11 +66,8 @@ def ignored(policy: Mapping[str, Any], driver: str, machine: Mapping[str, Any]) 
         )
     if (states := policy.get("idle_disable")) and policy.get("idle_governor") == "haltpoll":
         words.append(f"haltpoll does not look at disabled idle states: idle_disable {','.join(states)} does nothing")
-    epp, dynamic = policy.get("epp", ""), policy.get("hwp_dynamic_boost", "auto")
-    if epp != "" and not has_epp(driver, machine, policy):
-        without = " without HWP" if driver.startswith("intel") else ""
-        words.append(f"{driver} has no energy performance preference{without}: epp does nothing")
-    elif refused := refused_epp(driver, policy):
+    dynamic = policy.get("hwp_dynamic_boost", "auto")
+    if refused := no_epp(driver, machine, policy) or refused_epp(driver, policy):
         words.append(refused)
     elif numbered := numbered_epp(driver, policy):
         words.append(f"{numbered}, which the runs have")
@@ -120,8 +117,8 @@ def of_settings(cases: Iterable[Case], pairs: Sequence[tuple[str, str]] = ()) ->
     each = {(case.machine, case.policy): case for case in cases}
     files = {place: case.file for place, case in each.items()}
     settings: dict[str, list[str]] = {}
-    for (name, label), file in files.items():
-        policy, driver = file["policy"], each[name, label].inner.driver
+    for (_, label), file in files.items():
+        policy, driver = file["policy"], driver_under(file["machine"], file["policy"])
         kept = kept_rate(file["machine"], policy)
         refused = [refusal(dict(policy["tunables"])[RATE], kept)] if kept else []
         for words in (*refused, *ignored(policy, driver, file["machine"])):
@@ -130,8 +127,8 @@ def of_settings(cases: Iterable[Case], pairs: Sequence[tuple[str, str]] = ()) ->
     notes = [f"{', '.join(labels)}: {words}." for words, labels in settings.items()]
     unknown = {
         (name, file["policy"]["kernel"]): None
-        for (name, label), file in files.items()
-        if _is_boost_unknown(file["machine"], file["policy"], each[name, label].inner.driver)
+        for (name, _), file in files.items()
+        if _is_boost_unknown(file["machine"], file["policy"], driver_under(file["machine"], file["policy"]))
     }
     notes += [
         f"{name} has no [processor]: kernel {kernel} boosts after I/O by default on Skylake servers only, and it is "
@@ -231,6 +228,41 @@ def unlike_drivers(drivers: Mapping[tuple[str, str], str], pairs: Iterable[tuple
     ]
 
 
+def own_modes(machine: Mapping[str, Any], policies: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Name what a governor's name hides: powersave of a driver in active mode, and a mode that is not the one at boot.
+
+    Parameters
+    ----------
+    machine, policies : mapping
+        As a case's JSON has them; the baseline's policy stands first.
+
+    Examples
+    --------
+    >>> nuc = {"driver": [{"name": "intel_pstate"}, {"name": "intel_cpufreq"}]}
+    >>> for words in own_modes(nuc, [{"governor": "schedutil"}, {"governor": "powersave"}]):
+    ...     print(words)
+    The baseline runs under intel_cpufreq, and the machine boots with intel_pstate.
+    powersave is intel_pstate's own governor, of which driver or firmware choose the clock: cpufreq's keeps the lowest.
+    >>> own_modes({"driver": [{"name": "scmi"}]}, [{"governor": "powersave"}])
+    []
+    """
+    policies = list(policies)
+    names = driver_names(machine)
+    drivers = [driver_under(machine, policy) for policy in policies]
+    words = []
+    if names and drivers[0] != names[0]:
+        words.append(f"The baseline runs under {drivers[0]}, and the machine boots with {names[0]}.")
+    own = dict.fromkeys(
+        driver
+        for driver, policy in zip(drivers, policies, strict=True)
+        if driver in ACTIVE and policy["governor"] == "powersave"
+    )
+    for driver in own:
+        does = "of which driver or firmware choose the clock: cpufreq's keeps the lowest"
+        words.append(f"powersave is {driver}'s own governor, {does}.")
+    return words
+
+
 def counts_idle_as_nothing(machine: Mapping[str, Any]) -> bool:
     """Whether a machine has power of all busy CPUs, and none of anything else."""
     clusters = machine["cluster"]
@@ -250,7 +282,8 @@ def assumed_preferences(cases: Iterable[Case]) -> list[str]:
     found: dict[str, dict[int, list[str]]] = {}
     for case in cases:
         name = str(case.file["policy"].get("epp") or "default")
-        measured = "none was measured on AMD" if case.inner.driver.startswith("amd") else "only 128 was measured"
+        driver = driver_under(case.file["machine"], case.file["policy"])
+        measured = "none was measured on AMD" if driver.startswith("amd") else "only 128 was measured"
         try:
             assumed = case.inner.assumed_preferences()
         except CaseError:
@@ -276,7 +309,7 @@ def preference_at_boot(cases: Iterable[Case]) -> list[str]:
     """Name settings under AMD's firmware whose clocks hang on the preference that it has at boot."""
     found: dict[str, None] = {}
     for case in cases:
-        driver = case.inner.driver
+        driver = driver_under(case.file["machine"], case.file["policy"])
         if driver not in ("amd-pstate-epp", "amd-pstate-guided"):
             continue
         try:

@@ -16,7 +16,7 @@ from opplab.certainty import change_text
 from opplab.comparison.method import compare_runs
 from opplab.comparison.sources import by_machine
 from opplab.files import safe_name, write_bytes, write_text
-from opplab.metrics import answers, find
+from opplab.metrics import FRAMES, answers, find
 from opplab.simulation.power import how_to_get_power, is_unknown
 from opplab.summary.caveats import machines_of
 from opplab.summary.pairs import Block, pair_blocks, places_of, render
@@ -139,7 +139,7 @@ def sure_tables(sure: Sureness) -> list[tuple[str, list[dict[str, Any]]]]:
         if row["p"] < CHANCE
     ]
     if deciding:
-        title = "what the changes depend on (share of their variance over the draws that each explains alone)"
+        title = "what the changes depend on (share of their variance that each explains alone)"
         made.append((title, deciding))
     return made
 
@@ -159,7 +159,7 @@ def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[s
             runs = [place.load(label, benchmark) for label in there]
             metrics = dict.fromkeys(one.metric for run in runs for one in run.series.values())
             own = answers(metrics)
-            if all(name.startswith("frames:") for name in own):
+            if all(name.startswith(FRAMES) for name in own):
                 continue
             for metric in (name for name in metrics if name in own or name == "power"):
                 rows = compare_runs([place.load(label, benchmark, metric) for label in there]).rows

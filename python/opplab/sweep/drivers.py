@@ -101,6 +101,20 @@ def driver_among(names: Sequence[str], keys: Mapping[str, Any]) -> str:
     return passive if mode == "active" and generic and passive else own
 
 
+def no_epp(driver: str, machine: Mapping[str, Any], keys: Mapping[str, Any]) -> str:
+    """Give the words about a preference that nothing takes; empty where something does, or none is asked.
+
+    Examples
+    --------
+    >>> no_epp("acpi-cpufreq", {}, {"epp": "power"}), no_epp("acpi-cpufreq", {}, {"epp": ""})
+    ('acpi-cpufreq has no energy performance preference: epp does nothing', '')
+    """
+    if str(keys.get("epp", "")) == "" or has_epp(driver, machine, keys):
+        return ""
+    without = " without HWP" if driver.startswith("intel") else ""
+    return f"{driver} has no energy performance preference{without}: epp does nothing"
+
+
 def refused_epp(driver: str, keys: Mapping[str, Any]) -> str:
     """Give the words about a preference that the driver refuses (EBUSY); empty where it takes it, or none is asked.
 

@@ -18,6 +18,7 @@ from opplab.errors import FormatError, InputError, OpplabError
 from opplab.files import digest_of, read_text, toml_of
 from opplab.simulation import fitted
 from opplab.simulation.cases import Case, measured_time, names_of
+from opplab.sweep.drivers import driver_under
 from opplab.sweep.missing import unknown_idle
 from opplab.sweep.runner import Tally, Until, run_cases
 from opplab.sweep.store import Store
@@ -312,18 +313,20 @@ class Experiment:
         named, and there are several cpufreq drivers, policies that have it on are compared with the one of their own
         driver that has it off.
         """
-        by_label = {case.policy: case.inner for case in self.cases}
+        cases = {case.policy: case for case in self.cases}
+        by_label = {label: case.inner for label, case in cases.items()}
+        drivers = {label: driver_under(case.file["machine"], case.file["policy"]) for label, case in cases.items()}
         named = self._inner.baseline
         base_of = dict.fromkeys(by_label, named)
         # Of each other driver the first that has it off.
         off: dict[str, str] = {}
         if not named or not by_label[named].eas:
-            off = {case.driver: label for label, case in reversed(by_label.items()) if not case.eas}
+            off = {drivers[label]: label for label, case in reversed(by_label.items()) if not case.eas}
         if named:
-            off.pop(by_label[named].driver, None)
+            off.pop(drivers[named], None)
         for label, case in by_label.items():
-            if case.eas and case.driver in off:
-                base_of[label], base_of[off[case.driver]] = off[case.driver], ""
+            if case.eas and (own := off.get(drivers[label])):
+                base_of[label], base_of[own] = own, ""
         return [(base, label) for label, base in base_of.items() if base and base != label]
 
     @cached_property

@@ -16,6 +16,17 @@ if TYPE_CHECKING:
     from opplab.simulation.cases import Case
 
 
+def why_unable(case: Case) -> str:
+    """Give why a case's policy cannot run on its machine; empty if it can."""
+    try:
+        # Both ask the driver, which refuses the settings that it cannot have.
+        case.inner.why_no_eas()
+        case.inner.assumed_preferences()
+    except CaseError as error:
+        return str(error).removeprefix("failed to use the policy: ")
+    return ""
+
+
 def unable(cases: Sequence[Case]) -> list[str]:
     """Name the policies whose cases cannot run on a machine, and why, before another one runs.
 
@@ -28,12 +39,7 @@ def unable(cases: Sequence[Case]) -> list[str]:
     able: dict[str, bool] = {}
     for one in {(case.machine, case.policy): case for case in cases}.values():
         able.setdefault(one.policy, False)
-        try:
-            case = one.inner
-            case.why_no_eas()
-            case.assumed_preferences()
-        except CaseError as error:
-            why = str(error).removeprefix("failed to use the policy: ")
+        if why := why_unable(one):
             told[f"{one.policy} on {one.machine} cannot run: {why}"] = None
         else:
             able[one.policy] = True
