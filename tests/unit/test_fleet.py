@@ -662,3 +662,17 @@ def test_a_refused_machine_file_is_named_once_with_the_place_of_its_error(tmp_pa
     assert name == str(file)
     assert str(file) not in why
     assert re.match(r"\d+:\d+: ", why), why
+
+
+def test_a_machine_without_cpufreq_is_offered_no_setting(tmp_path: Path) -> None:
+    """Goal: a virtual machine, which has no file to set, is refused with the reason."""
+    tree = tmp_path / "vm"
+    (tree / "sys/devices/system/cpu").mkdir(parents=True)
+    (tree / "sys/devices/system/cpu/online").write_text("0\n")
+    (tree / "proc").mkdir()
+    blocks = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\ncpu MHz\t\t: 2593.906\n"
+    (tree / "proc/cpuinfo").write_text(blocks)
+    (tmp_path / "vm.toml").write_text(_opplab.import_machine(str(tree))[0].to_toml())
+    types, refused = types_of({tree: 1, tmp_path / "vm.toml": 1})
+    assert not types and len(refused) == 2
+    assert all(words.startswith("it has no cpufreq") for _, words in refused)

@@ -10,6 +10,7 @@ import pytest
 from opplab import _opplab, catalog
 from opplab.errors import InputError
 from opplab.fit import machine_export
+from opplab.simulation.machine import Machine
 
 from calls import answered, called
 
@@ -102,3 +103,21 @@ def test_unknown_power_is_said(tmp_path: Path) -> None:
     assert "opp-microwatt: not known" in export(str(path))
     done = called("machine", "export", path, "--format", "debugfs")
     assert isinstance(done.exception, InputError) and "is not known" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"topology": {"core": ["0,3", "1-2", "4-5"], "llc": ["0-5"], "node": ["0-5"], "package": ["0-5"]}}, "(SMT)"),
+        ({"invariance": "none"}, "no frequency invariance"),
+    ],
+)
+def test_placements_are_only_where_the_kernel_places_by_energy(
+    change: dict[str, object], words: str, tmp_path: Path
+) -> None:
+    """Goal: a machine on which sched_is_eas_possible() refuses has no table of placements, as in the simulation."""
+    machine = Machine.from_tree(Machine.load("juno-r2").tree | change)
+    (tmp_path / "x.toml").write_text(machine.to_toml())
+    text = export(str(tmp_path / "x.toml"))
+    assert f"{words} */" in text
+    assert "util 1 to" not in text and "util 1 to" in export("juno-r2")

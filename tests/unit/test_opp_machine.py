@@ -275,6 +275,39 @@ def test_a_device_tree_s_capacities_are_compared_with_the_table_s(tmp_path: Path
     assert "missing  power of the CPUs of cluster1 at each OPP" in said
 
 
+def test_a_device_tree_without_clocks_takes_the_table_s(tmp_path: Path) -> None:
+    """Goal: where firmware has the clocks, tree and table make one machine with the tree's idle states.
+
+    Method: capacities by hand, as the kernel makes them of capacity-dmips-mhz and the highest clock.
+    """
+    cpus = "".join(
+        f'cpu{cpu}: cpu@{cpu} {{ device_type = "cpu"; capacity-dmips-mhz = <{400 if cpu < 4 else 1000}>; '
+        f"qcom,freq-domain = <&hw {int(cpu >= 4)}>; cpu-idle-states = <&{'little' if cpu < 4 else 'big'}>; }};\n"
+        for cpu in range(6)
+    )
+    states = "".join(
+        f"{name}: {name}-sleep {{ entry-latency-us = <{entry}>; exit-latency-us = <70>; min-residency-us = <900>; }};\n"
+        for name, entry in (("little", 30), ("big", 50))
+    )
+    tree = tmp_path / "t.dts"
+    tree.write_text(f"/dts-v1/;\n/ {{ cpus {{ {cpus} idle-states {{ {states} }}; }}; hw: hw {{ }}; }};\n")
+    table = write(tmp_path / "t.csv")
+    rows = [{**row, "coremark_iter_per_s": ""} for row in csv.DictReader(table.read_text().splitlines())]
+    pl.DataFrame(rows).write_csv(table)
+    done = answered("machine", "import", tree, table, "-o", tmp_path / "m.toml")
+    assert "opps: t.csv" in done.stderr
+    clusters = Machine.load(tmp_path / "m.toml").describe()["clusters"]
+    assert [cluster["cpus"] for cluster in clusters] == ["0-3", "4-5"]
+    assert [[opp["khz"] // 1000 for opp in one["opps"]] for one in clusters] == [list(LITTLE), list(BIG)]
+    assert [cluster["capacity"] for cluster in clusters] == [1024 * 400 * 1800 // (1000 * 2500), 1024]
+    assert [cluster["idle"][1]["entry_latency_ns"] for cluster in clusters] == [30_000, 50_000]
+    assert all(cluster["opps"][-1]["busy_uw"] for cluster in clusters)
+    # A cluster that nobody measured is named.
+    pl.DataFrame([row for row in rows if row["cpu"] == "1"]).write_csv(table)
+    refused = called("machine", "import", tree, table, "-o", tmp_path / "n.toml")
+    assert "it has no frequency of CPUs 4-5" in str(refused.exception)
+
+
 def test_points_of_the_fit_are_no_check_of_it(tmp_path: Path) -> None:
     table, rest, made = write(tmp_path / "t.csv", (0, 2, -1)), write(tmp_path / "rest.csv"), tmp_path / "made.toml"
     run("machine", "import", table, "--clusters", "A55x4,A76x4", "-o", made)

@@ -671,6 +671,24 @@ def test_a_closed_loop_does_the_runs_work_where_it_was(machine: str, task: dict[
     assert busy and all(row["replayed"] == pytest.approx(row["recorded"], rel=0.02) for row in busy), busy
 
 
+def test_costs_of_another_machine_are_named() -> None:
+    """Goal: latencies that follow a machine file's costs, not the recording's, have their reason.
+
+    Method: the numbers are those that the replay without a machine measures, and the machine file's.
+    """
+    folder = str(shared("traces/arm64-612-juno-eas-one_heavy"))
+    own, other = (
+        json.loads(answered("replay", folder, *named, "--mode", "open", "--format", "json").stdout)["notes"]
+        for named in ([], ["-m", "juno-r2"])
+    )
+    measured = dict(re.findall(r"(context switch|wake-up|tick) (\d+) ns", next(n for n in own if "measured from" in n)))
+    (note,) = [note for note in other if note.startswith("costs are those of juno-r2")]
+    costs = Machine.load("juno-r2").tree["costs"]
+    for name, key in (("context switch", "context_switch_us"), ("wake-up", "wakeup_us"), ("tick", "tick_us")):
+        assert f"{name} {1000 * costs[key]} ns, not {measured[name]}" in note
+    assert not [note for note in own if note.startswith("costs are those of")]
+
+
 def test_what_a_snapshot_shows_of_the_kernel_is_not_assumed(tmp_path: Path) -> None:
     """Goal: the tick's rate is that of the events, where no distribution is known, and autogroups are named.
 

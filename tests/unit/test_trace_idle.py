@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from click.testing import Result
 
 import opplab
+from opplab import _opplab
 from opplab.trace import idle
 
 from calls import answered, called
@@ -102,7 +104,8 @@ def test_decisions_of_an_mt8196(recording: str, decisions: int, equal_teo: int, 
     """Goal: the shares that docs/trace-accuracy.md has. Method: two recordings of 30 s with teo of other versions."""
     folder = shared("silicon/mt8196-idle")
     trace = opplab.read_trace(folder / f"trace_{recording}.dat")
-    table = idle.decisions(trace, idle.states_of_sysfs(folder / f"sysfs_{recording}_before.txt.gz"))
+    states = idle.states_of_sysfs(folder / f"sysfs_{recording}_before.txt.gz")
+    table = idle.decisions(trace, states, kernel="6.12.117")
     total = {row["governor"]: row for row in table.filter(pl.col("cpu").is_null()).to_dicts()}
     assert total["recorded"]["equal"] == total["recorded"]["decisions"] == decisions
     assert (total["teo"]["equal"], total["menu"]["equal"]) == (equal_teo, equal_menu)
@@ -170,3 +173,30 @@ def test_a_recording_s_snapshot_is_a_copy_of_sysfs(tmp_path: Path) -> None:
     lines = [line.rpartition(":") for line in sysfs().splitlines()]
     snapshot.write_text("".join(f"{path}: {value}|\n" for path, _, value in lines))
     assert idle.states_of_sysfs(snapshot) == idle.states_of_sysfs(plain)
+
+
+def test_the_governors_are_those_of_the_recorded_kernel(tmp_path: Path) -> None:
+    """Goal: kernel and tick are the recording's, and what it does not show is named; 6.12.117 and 4 ms stood for all.
+
+    Method: a run of another kernel and CONFIG_HZ, and the release that a recording's header has.
+    """
+    machine = opplab.Machine.load("pixel6")
+    task = {"loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 16667}}
+    (tmp_path / "w.json").write_text(json.dumps({"tasks": {"a": task, "b": {"loop": -1, "run": 300, "sleep": 2700}}}))
+    load = opplab.Workload.load(tmp_path / "w.json")
+    run = opplab.simulate(machine, load, opplab.Policy(kernel="6.6", hz=1000, idle_governor="menu"), seconds=0.5)
+    run.to_trace(tmp_path / "run.dat")
+
+    def table(**options: Any) -> tuple[list[dict[str, Any]], list[str]]:
+        trace = opplab.read_trace(tmp_path / "run.dat")
+        return idle.decisions(trace, machine, **options).to_dicts(), trace.notes
+
+    own, notes = table()
+    assert own == table(kernel="6.6", tick_us=1000)[0] != table(kernel="6.12.117", tick_us=4000)[0]
+    assert not [note for note in notes if "assumed" in note]
+    path = shared("silicon/mt8196-idle") / "trace_6_12_sleep_length.dat"
+    assert _opplab.traced_kernel(str(path), False) == ("6.6.99", None)
+    text = "x-0 [000] 1.000000: cpu_idle: state=0 cpu_id=0\nx-0 [000] 1.002000: cpu_idle: state=4294967295 cpu_id=0\n"
+    (tmp_path / "t.txt").write_text(text)
+    said = " ".join(answered("trace", "idle", tmp_path / "t.txt", "-m", "pixel6").output.split())
+    assert "does not name its kernel: 6.12.117 is assumed" in said and "4000 us are assumed" in said

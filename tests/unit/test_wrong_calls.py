@@ -114,8 +114,8 @@ def test_numbers_of_numpy_are_numbers(run: opplab.Run) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda trace: trace.energy("juno-r2"), "`machine` is 'juno-r2': give a machine"),
-        (lambda trace: trace.signals("juno-r2"), "`machine` is 'juno-r2': give a machine"),
+        (lambda trace: trace.energy("juno-r3"), "juno-r2"),
+        (lambda trace: trace.energy(3), "`machine` is 3: give a machine or its name"),
         (lambda trace: trace.signals(WORK), "`machine` is Workload"),
         (lambda trace: trace.sql(3), "`query` is 3: give a SELECT statement"),
         (lambda trace: trace.plot(seconds=float("nan")), "`seconds`: give a number of seconds, not nan"),
@@ -132,6 +132,22 @@ def test_what_is_asked_of_a_trace_names_what_is_wrong(
     run.to_trace(tmp_path / "trace.dat")
     with pytest.raises(opplab.InputError, match=words):
         call(opplab.read_trace(tmp_path / "trace.dat"))
+
+
+def test_the_machine_of_a_trace_may_be_its_name(run: opplab.Run, tmp_path: Path) -> None:
+    """Goal: what the command takes for --machine, Python takes: a name, a file, and a machine are one answer."""
+    run.to_trace(tmp_path / "trace.dat")
+    trace = opplab.read_trace(tmp_path / "trace.dat")
+    juno = opplab.Machine.load("juno-r2")
+    (tmp_path / "own.toml").write_text(juno.to_toml())
+    machines: list[Any] = [juno, "juno-r2", tmp_path / "own.toml", str(tmp_path / "own.toml")]
+    assert len({trace.energy(machine).total_j for machine in machines}) == 1
+    query = "select sum(energy_j) as joules from energy_tasks"
+    assert len({trace.sql(query, machine)["joules"][0] for machine in machines}) == 1
+    sums = [trace.signals(machine).tasks.to_dicts() for machine in machines]
+    assert all(one == sums[0] for one in sums)
+    pages = [trace.view(tmp_path / "t.html", machine).read_text() for machine in machines[:2]]
+    assert pages[0] == pages[1]
 
 
 def test_the_machine_of_an_explanation_may_be_its_name(run: opplab.Run, tmp_path: Path) -> None:

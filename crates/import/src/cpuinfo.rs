@@ -46,8 +46,9 @@ pub(crate) fn read(file: &str, text: &str, facts: &mut Facts) -> Result<(), Impo
                 block.cpu = Some(cpu);
             }
             "vendor_id" => processor.vendor = value.to_owned(),
-            "cpu family" => processor.family = number()?,
-            "model" if !saw_model => {
+            // Other architectures have names of boards there, and no vendor before them.
+            "cpu family" if !processor.vendor.is_empty() => processor.family = number()?,
+            "model" if !saw_model && !processor.vendor.is_empty() => {
                 processor.model = number()?;
                 saw_model = true;
             }

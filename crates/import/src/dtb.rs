@@ -237,11 +237,12 @@ pub(crate) fn import(name: &str, file: &str, bytes: &[u8]) -> Result<Facts, Impo
     facts.tell("cpus", "/cpus/cpu@*, in the order of the tree");
     for (cpu, &index) in (0..).zip(&list) {
         let idle = idle_states(&tree, index, &mut facts);
-        facts.cpus.insert(cpu, CpuFacts { idle, ..CpuFacts::default() });
+        let dmips_mhz = tree.nodes[index].cell("capacity-dmips-mhz");
+        facts.cpus.insert(cpu, CpuFacts { idle, dmips_mhz, ..CpuFacts::default() });
     }
     facts.tell("idle", "WFI as the kernel's drivers have it");
     policies(&tree, &list, &mut facts);
-    capacities(&tree, &list, &mut facts);
+    facts.capacities_by_dmips();
     caches(&tree, &list, &mut facts);
     cpu_map(&tree, cpus, &list, &mut facts);
     numa(&tree, &list, &mut facts);
@@ -504,33 +505,6 @@ fn power(cpu: &DtNode<'_>, opps: &mut [OppFacts], facts: &mut Facts) {
         opp.power_uw = u64::try_from(power).unwrap_or(u64::MAX).min(1 << 40);
     }
     facts.tell("opp power", "dynamic-power-coefficient * V^2 * f (drivers/opp/of.c, v6.12)");
-}
-
-/// `capacity-dmips-mhz` times the highest frequency without boost, scaled so that the biggest CPU has 1024
-/// (drivers/base/arch_topology.c:topology_normalize_cpu_scale(), v6.12).
-fn capacities(tree: &Tree<'_>, list: &[usize], facts: &mut Facts) {
-    let raw: Vec<u64> = (0..)
-        .zip(list)
-        .map(|(cpu, &index)| {
-            let dmips = tree.nodes[index].cell("capacity-dmips-mhz").map_or(0, u64::from);
-            let policy = facts.policies.values().find(|policy| policy.cpus.contains(&cpu));
-            // Without operating points all count alike, as in the kernel before the first policy.
-            dmips * policy.and_then(|policy| policy.max_khz).map_or(1, u64::from)
-        })
-        .collect();
-    let max = raw.iter().copied().max().unwrap_or(0);
-    let of_points = |policy: &PolicyFacts| policy.max_khz.is_some();
-    if facts.policies.values().any(of_points) && !facts.policies.values().all(of_points) {
-        // What is in the tree does not compare those with points and those without.
-        return;
-    }
-    if max == 0 || raw.contains(&0) {
-        return;
-    }
-    for (of_cpu, raw) in facts.cpus.values_mut().zip(raw) {
-        of_cpu.capacity = Some((u128::from(raw) * 1024 / u128::from(max)) as u32);
-    }
-    facts.tell("capacity", "/cpus/cpu@*: capacity-dmips-mhz * highest frequency without boost");
 }
 
 /// CPUs whose caches end in one node share the last level.

@@ -1,5 +1,7 @@
 //! The kernel's energy model in debugfs: `energy_model/<device>/{cpus,flags,ps:<kHz>/{frequency,power,cost,...}}`
-//! (kernel/power/energy_model.c, v5.0 and later).
+//! (kernel/power/energy_model.c, v5.0 and later). Before v5.9 a device is called `pd0`, before v5.8 a state `cs:<kHz>`.
+
+use opplab_model::cpus::format_cpu_list;
 
 use crate::error::ImportError;
 use crate::facts::{CpuFacts, Facts, OppFacts, PolicyFacts, SourceKind};
@@ -8,8 +10,9 @@ use crate::tree::SysTree;
 /// Where the folder is put in a tree.
 pub(crate) const FOLDER: &str = "/energy_model";
 
-/// The powers are microwatts (EM_PERF_DOMAIN_MICROWATTS); without it, milliwatts or nothing real.
-const MICROWATTS: u32 = 1 << 0;
+/// The powers are watts: microwatts from v6.0 on (EM_PERF_DOMAIN_MICROWATTS), milliwatts before (EM_PERF_DOMAIN_MILLIWATTS,
+/// v5.16). Without it, or without the file, milliwatts or nothing real.
+const WATTS: u32 = 1 << 0;
 /// The costs are made up (EM_PERF_DOMAIN_ARTIFICIAL).
 const ARTIFICIAL: u32 = 1 << 2;
 /// What a class adds to cost and power of an artificial model (cppc_cpufreq.c: CPPC_EM_COST_GAP).
@@ -24,8 +27,29 @@ pub(crate) fn sniff(text: &str) -> bool {
 fn of_grep(line: &str) -> Option<(&str, &str)> {
     // A path may hold a colon (`ps:450000`), a line of these files does not.
     let (path, value) = line.rsplit_once(':')?;
-    let (before, below) = path.split_once("energy_model/")?;
-    ((before.is_empty() || before.ends_with('/')) && below.contains('/')).then_some((below, value))
+    match path.split_once("energy_model/") {
+        Some((before, below)) => {
+            ((before.is_empty() || before.ends_with('/')) && below.contains('/')).then_some((below, value))
+        }
+        None => {
+            // Within the folder.
+            let below = path.strip_prefix("./").unwrap_or(path);
+            let (_, file) = below.split_once('/')?;
+            (matches!(file, "cpus" | "flags" | "units") || is_state(file)).then_some((below, value))
+        }
+    }
+}
+
+/// Whether the name is that of a performance state.
+fn is_state(name: &str) -> bool {
+    name.starts_with("ps:") || name.starts_with("cs:")
+}
+
+/// Whether the powers of a model that has watts are milliwatts. Only the kernels with these (v5.16 to v5.19) count the cost
+/// of the fastest state in thousandths of its power (energy_model.h:em_scale_power()); later it is the power or less.
+fn is_milliwatts(states: &[OppFacts]) -> bool {
+    let fastest = states.iter().max_by_key(|state| state.khz);
+    fastest.is_some_and(|state| state.power_uw != 0 && state.cost == state.power_uw.saturating_mul(1000))
 }
 
 /// Imports such a text.
@@ -47,31 +71,46 @@ pub(crate) fn read(tree: &SysTree, folder: &str, facts: &mut Facts) -> Result<()
     for device in tree.children(folder) {
         let path = format!("{folder}/{device}");
         let Some(cpus) = tree.cpus(&format!("{path}/cpus"))? else { continue };
-        let flags = tree.number32(&format!("{path}/flags"))?.unwrap_or(0);
+        let told_flags = tree.number32(&format!("{path}/flags"))?;
+        let flags = told_flags.unwrap_or(0);
+        // `units` is v5.11's to v5.15's.
+        let abstract_scale = told_flags.is_some_and(|flags| flags & (WATTS | ARTIFICIAL) == 0)
+            || tree.text(&format!("{path}/units")) == Some("bogoWatts");
+        if abstract_scale {
+            let list = format_cpu_list(&cpus);
+            let note = format!(
+                "the energy model of CPUs {list} has an abstract scale, no watts; taken as milliwatts, so that energy is \
+                 relative only"
+            );
+            facts.notes.push(note);
+        }
         let mut states: Vec<OppFacts> = Vec::new();
         let mut performance = 0;
         for name in tree.children(&path) {
-            if !name.starts_with("ps:") {
+            if !is_state(&name) {
                 continue;
             }
             let read = |file: &str| tree.number(&format!("{path}/{name}/{file}"));
             let khz = tree.number32(&format!("{path}/{name}/frequency"))?;
             let Some(khz) = khz else { return Err(tree.error(&format!("{path}/{name}/frequency"), "it is missing")) };
-            let power = read("power")?.unwrap_or(0);
             performance = performance.max(read("performance")?.unwrap_or(0));
             states.push(OppFacts {
                 khz,
                 uv: 0,
-                power_uw: match flags {
-                    flags if flags & ARTIFICIAL != 0 => 0,
-                    flags if flags & MICROWATTS != 0 => power,
-                    _ => power.saturating_mul(1000),
-                },
+                power_uw: read("power")?.unwrap_or(0),
                 cost: read("cost")?.unwrap_or(0),
                 inefficient: read("inefficient")?.is_some_and(|flag| flag != 0),
             });
         }
         states.sort_by_key(|state| state.khz);
+        let factor = match flags {
+            flags if flags & ARTIFICIAL != 0 => 0,
+            flags if flags & WATTS != 0 && !is_milliwatts(&states) => 1,
+            _ => 1000,
+        };
+        for state in &mut states {
+            state.power_uw = state.power_uw.saturating_mul(factor);
+        }
         facts.tell("energy_model", path.clone());
         let Some(&first) = cpus.first() else { continue };
         if alone {

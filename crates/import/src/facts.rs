@@ -107,6 +107,8 @@ pub struct CpuFacts {
     pub package: Option<u32>,
     /// `cpu_capacity`, or its like.
     pub capacity: Option<u32>,
+    /// A device tree's `capacity-dmips-mhz`.
+    pub dmips_mhz: Option<u32>,
     /// Kind of core.
     pub core_type: Option<CoreType>,
     /// CPPC.
@@ -296,6 +298,50 @@ impl Facts {
     /// Where a kind of fact was read.
     pub fn place(&self, what: &str) -> Option<&str> {
         self.told.iter().find(|(told, _)| told == what).map(|(_, place)| place.as_str())
+    }
+
+    /// Gives operating points, (CPU, kHz, uV) measured by `place`, to policies whose frequencies the source lacks: firmware
+    /// has them.
+    pub fn add_points(&mut self, place: &str, points: &[(u32, u32, u32)]) {
+        let mut given = false;
+        for policy in self.policies.values_mut().filter(|policy| policy.opps.is_empty() && policy.max_khz.is_none()) {
+            let own = points.iter().filter(|(cpu, khz, _)| policy.cpus.contains(cpu) && *khz != 0);
+            policy.opps = own.map(|&(_, khz, uv)| OppFacts { khz, uv, ..OppFacts::default() }).collect();
+            policy.opps.sort_by_key(|opp| (opp.khz, std::cmp::Reverse(opp.uv)));
+            policy.opps.dedup_by_key(|opp| opp.khz);
+            policy.min_khz = policy.opps.first().map(|opp| opp.khz);
+            policy.max_khz = policy.opps.last().map(|opp| opp.khz);
+            given |= policy.max_khz.is_some();
+        }
+        if given {
+            self.tell("opps", place);
+            self.capacities_by_dmips();
+        }
+    }
+
+    /// `capacity-dmips-mhz` times the highest frequency without boost, scaled so that the biggest CPU has 1024
+    /// (drivers/base/arch_topology.c:topology_normalize_cpu_scale(), v6.12). Nothing is known where a CPU lacks the first, or
+    /// some CPUs the second.
+    pub(crate) fn capacities_by_dmips(&mut self) {
+        let of_points = |policy: &PolicyFacts| policy.max_khz.is_some();
+        if self.policies.values().any(of_points) && !self.policies.values().all(of_points) {
+            // What is in the tree does not compare those with points and those without.
+            return;
+        }
+        let raw = self.cpus.iter().map(|(cpu, of_cpu)| {
+            let policy = self.policies.values().find(|policy| policy.cpus.contains(cpu));
+            // Without operating points all count alike, as in the kernel before the first policy.
+            u64::from(of_cpu.dmips_mhz.unwrap_or(0)) * policy.and_then(|policy| policy.max_khz).map_or(1, u64::from)
+        });
+        let raw: Vec<u64> = raw.collect();
+        let max = raw.iter().copied().max().unwrap_or(0);
+        if max == 0 || raw.contains(&0) {
+            return;
+        }
+        for (of_cpu, raw) in self.cpus.values_mut().zip(raw) {
+            of_cpu.capacity = Some((u128::from(raw) * 1024 / u128::from(max)) as u32);
+        }
+        self.tell("capacity", "/cpus/cpu@*: capacity-dmips-mhz * highest frequency without boost");
     }
 
     /// A register of the first CPU that has it, as the kernel reads it on the boot CPU.

@@ -332,8 +332,11 @@ impl Maker<'_> {
             let scaled = highest.iter().map(|&perf| (u64::from(perf) * 1024 / u64::from(max)) as u32);
             return scaled.map(|capacity| capacity.clamp(1, 1024)).collect();
         }
-        // Without a processor's name it is a phone's or a board's, whose kinds of core differ.
-        if hybrid || (self.facts.processor.is_none() && groups.len() > 1) {
+        // Without a processor's name it is a phone's or a board's, whose kinds of core differ; the same kind may be in several
+        // packages and policies.
+        let anywhere = |kind: &Kind| Kind { package: 0, shared_policy: None, ..kind.clone() };
+        let differ = groups.iter().any(|(kind, _)| anywhere(kind) != anywhere(&groups[0].0));
+        if hybrid || (self.facts.processor.is_none() && differ) {
             self.missing("capacity of the kinds of core (1024 for all)");
         }
         vec![1024; groups.len()]
@@ -389,7 +392,9 @@ impl Maker<'_> {
         let max_khz = policy.as_ref().and_then(|policy| policy.max_khz).unwrap_or(0);
         // The P-state of acpi-cpufreq that stands for turbo is no clock of it.
         let p0_khz = policy.as_ref().and_then(acpi_p0_khz).unwrap_or(0);
-        if turbo.is_empty() && base_khz != 0 && max_khz > base_khz && max_khz != p0_khz + 1000 {
+        // Where boost has points of its own, software asks for them.
+        let boosts_itself = policy.as_ref().is_none_or(|policy| policy.boost_khz.is_empty());
+        if turbo.is_empty() && boosts_itself && base_khz != 0 && max_khz > base_khz && max_khz != p0_khz + 1000 {
             // All that is known is the frequency of a lone core.
             turbo.push(TurboBin { active_cores: 1, khz: max_khz });
             self.default(
@@ -417,7 +422,7 @@ impl Maker<'_> {
         if kind.efficiency_class.is_some() {
             self.mark("cluster.efficiency_class", "efficiency_class");
         }
-        let opps = self.opps(policy.as_ref(), cppc, base_khz, &turbo)?;
+        let opps = self.opps(cpus, policy.as_ref(), cppc, base_khz, &turbo)?;
         Ok(Cluster {
             name,
             cpus: cpus.iter().map(|cpu| dense[cpu]).collect(),
@@ -568,6 +573,7 @@ impl Maker<'_> {
 
     fn opps(
         &mut self,
+        cpus: &[u32],
         policy: Option<&PolicyFacts>,
         cppc: Option<CppcCaps>,
         base_khz: u32,
@@ -601,9 +607,13 @@ impl Maker<'_> {
         }
         if max == 0 {
             let instead = "tables of operating points alone make a machine, with --clusters";
+            let whose = match cpus.len() == self.facts.cpus.len() {
+                true => "any CPU".to_owned(),
+                false => format!("CPUs {}", format_cpu_list(cpus)),
+            };
             return Err(ImportError::whole(
                 &self.facts.source,
-                format!("it has no frequency of any CPU (firmware may have them); {instead}"),
+                format!("it has no frequency of {whose} (firmware may have them); {instead}"),
             ));
         }
         let driver = policy.and_then(|policy| policy.driver.as_deref()).and_then(DriverId::named);

@@ -214,7 +214,7 @@ fn folder(path: &Path, shown: &str) -> Result<Facts, SourceError> {
         }
         return Ok(wattson::import(&stem(shown), shown, &texts)?);
     }
-    if path.join("cpu0/cpus").is_file() {
+    if ["cpu0/cpus", "pd0/cpus"].iter().any(|name| path.join(name).is_file()) {
         read_folder(path, energy_model::FOLDER, &mut tree, 0)?;
         return Ok(energy_model::import(&stem(shown), shown, &tree)?);
     }

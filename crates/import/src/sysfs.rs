@@ -32,6 +32,20 @@ pub(crate) fn read(tree: &SysTree, facts: &mut Facts) -> Result<(), ImportError>
             facts.policies.insert(id, policy);
         }
     }
+    if facts.policies.is_empty() {
+        // Kernels before v4.3, and copies that followed the links of CPUs, have the folder at the CPUs.
+        let numbers: Vec<u32> = facts.cpus.keys().copied().collect();
+        for cpu in numbers {
+            let folder = format!("{CPU}/cpu{cpu}/cpufreq");
+            let owned = facts.policies.values().any(|policy| policy.cpus.contains(&cpu));
+            if !owned
+                && !tree.children(&folder).is_empty()
+                && let Some(policy) = read_policy(tree, &folder, cpu, facts)?
+            {
+                facts.policies.insert(cpu, policy);
+            }
+        }
+    }
     globals(tree, facts)?;
     check_policies(tree, facts)
 }

@@ -69,9 +69,10 @@ impl SysTree {
         self.entries.is_empty()
     }
 
-    /// The text at `path` without blanks around it. `None` too where the kernel's file is empty.
+    /// The text at `path` without blanks around it, and without the zeros by which tar fills a file of sysfs, whose size is
+    /// a page, whatever is in it. `None` too where the kernel's file is empty.
     pub fn text(&self, path: &str) -> Option<&str> {
-        let text = self.entries.get(path)?.text.trim();
+        let text = self.entries.get(path)?.text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
         (!text.is_empty() && !text.starts_with('<')).then_some(text)
     }
 

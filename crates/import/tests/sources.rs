@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use opplab_import::fmax::{FmaxInput, fmax};
-use opplab_import::{Facts, SourceKind, check, import, import_bytes, to_machine};
+use opplab_import::{Facts, Imported, SourceKind, check, import, import_bytes, to_machine};
 use opplab_model::machine::{InvarianceSource, Machine, PolicyShare};
 use opplab_testdata::shared;
 use proptest::prelude::*;
@@ -26,19 +26,24 @@ fn error(file: &str, bytes: &[u8]) -> String {
 
 // ---------------------------------------------------------------------------------------------- shared data
 
-/// The machine of a tree of these files.
-fn of_tree(name: &str, files: &[(&str, &str)]) -> Result<Machine, String> {
+/// What is made of a tree of these files.
+fn try_tree(name: &str, files: &[(impl AsRef<Path>, impl AsRef<str>)]) -> Result<Imported, String> {
     let folder = std::env::temp_dir().join(format!("opplab-{name}-{}", std::process::id()));
     for (file, text) in files {
         let path = folder.join(file);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
-        std::fs::write(path, text).expect("it can be written");
+        std::fs::write(path, text.as_ref()).expect("it can be written");
     }
     let made = import(&folder)
         .map_err(|error| error.to_string())
         .and_then(|facts| to_machine(&facts).map_err(|error| error.to_string()));
     std::fs::remove_dir_all(&folder).expect("it can be removed");
-    made.map(|imported| imported.machine)
+    made
+}
+
+/// The machine of it.
+fn of_tree(name: &str, files: &[(&str, &str)]) -> Result<Machine, String> {
+    try_tree(name, files).map(|imported| imported.machine)
 }
 
 const XEON: &str = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\ncpu MHz\t\t: 926.502\n";
@@ -564,6 +569,137 @@ fn energy_models_import() {
     let opps: Vec<(u32, u64)> = machine.clusters[0].opps.iter().map(|opp| (opp.khz, opp.power_uw)).collect();
     assert_eq!((machine.nr_cpus(), opps), (2, vec![(500_000, 40_000), (1_000_000, 150_000)]));
     std::fs::remove_dir_all(folder).expect("it was made here");
+}
+
+/// Files of a board with a policy of two CPUs each, below `folder` of each policy's first CPU.
+fn two_policies(folder: impl Fn(u32) -> String, second: &str) -> Vec<(String, String)> {
+    let mut files = vec![("sys/devices/system/cpu/online".to_owned(), "0-3".to_owned())];
+    for (first, table) in [(0, "1000000 500000"), (2, second)] {
+        let folder = folder(first);
+        files.extend([
+            (format!("{folder}/related_cpus"), format!("{first} {}", first + 1)),
+            (format!("{folder}/scaling_driver"), "cpufreq-dt".to_owned()),
+            (format!("{folder}/scaling_available_frequencies"), table.to_owned()),
+            (format!("{folder}/cpuinfo_max_freq"), "1000000".to_owned()),
+        ]);
+    }
+    files
+}
+
+fn imported_tree(name: &str, files: &[(String, String)]) -> Imported {
+    try_tree(name, files).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Goal: a tree copied by tar, whose files have a page of zeros behind the text, is the machine that it is without them.
+#[test]
+fn pages_filled_with_zeros_are_read() {
+    let plain = two_policies(|cpu| format!("sys/devices/system/cpu/cpufreq/policy{cpu}"), "2000000 800000");
+    let filled: Vec<(String, String)> =
+        plain.iter().map(|(file, text)| (file.clone(), format!("{text}\n{}", "\0".repeat(64)))).collect();
+    let of = |files: &[(String, String)]| imported_tree("zeros", files).machine.clusters;
+    assert_eq!(of(&filled), of(&plain));
+    assert_eq!(of(&plain).len(), 2);
+}
+
+/// Goal: old kernels and copies along links have cpufreq's folders at the CPUs: the same policies, not a machine of one
+/// clock.
+#[test]
+fn policies_at_the_cpus_are_read() {
+    let usual = two_policies(|cpu| format!("sys/devices/system/cpu/cpufreq/policy{cpu}"), "2000000 800000");
+    let mut at_cpus = two_policies(|cpu| format!("sys/devices/system/cpu/cpu{cpu}/cpufreq"), "2000000 800000");
+    at_cpus.extend(two_policies(|cpu| format!("sys/devices/system/cpu/cpu{}/cpufreq", cpu + 1), "2000000 800000"));
+    let of = |files: &[(String, String)]| imported_tree("at-cpus", files).machine.clusters;
+    assert_eq!(of(&at_cpus), of(&usual));
+}
+
+/// Goal: policies and packages of one kind of core lack no capacity: the kernel has 1024 for each. Of other clocks nobody
+/// knows.
+#[test]
+fn policies_of_one_kind_lack_no_capacity() {
+    let lacks = |second: &str| {
+        let files = two_policies(|cpu| format!("sys/devices/system/cpu/cpufreq/policy{cpu}"), second);
+        imported_tree("one-kind", &files).missing.iter().any(|what| what.contains("capacity"))
+    };
+    assert!(!lacks("1000000 500000"));
+    assert!(lacks("1000000 800000"));
+}
+
+/// Goal: points of boost that software asks for are no turbo of the hardware, which a lone core would get at the highest
+/// point without them.
+#[test]
+fn points_of_boost_are_no_turbo() {
+    let policy = "sys/devices/system/cpu/cpufreq/policy0";
+    let mut files = two_policies(|cpu| format!("sys/devices/system/cpu/cpufreq/policy{cpu}"), "1000000 500000");
+    files.push((format!("{policy}/scaling_boost_frequencies"), "1200000".to_owned()));
+    files.retain(|(file, _)| *file != format!("{policy}/cpuinfo_max_freq"));
+    files.push((format!("{policy}/cpuinfo_max_freq"), "1200000".to_owned()));
+    files.push(("sys/devices/system/cpu/cpufreq/boost".to_owned(), "1".to_owned()));
+    let imported = imported_tree("boost", &files);
+    assert!(imported.machine.clusters.iter().all(|cluster| cluster.turbo.is_empty()));
+    assert!(!imported.defaults.iter().any(|(what, _)| what == "cluster.turbo"), "{:?}", imported.defaults);
+    assert!(
+        imported.notes.iter().any(|note| note.contains("1200 MHz, are left out; it is on")),
+        "{:?}",
+        imported.notes
+    );
+}
+
+/// Goal: /proc/cpuinfo of POWER names the server under `model`, which is no number of a processor.
+#[test]
+fn a_server_that_names_itself_is_no_x86() {
+    let mut files = two_policies(|cpu| format!("sys/devices/system/cpu/cpufreq/policy{cpu}"), "1000000 500000");
+    let blocks: String =
+        (0..4).map(|cpu| format!("processor\t: {cpu}\ncpu\t\t: POWER9, altivec supported\n\n")).collect();
+    files.push(("proc/cpuinfo".to_owned(), format!("{blocks}timebase\t: 512000000\nmodel\t\t: 9006-22P\n")));
+    let machine = imported_tree("power", &files).machine;
+    assert_eq!((machine.nr_cpus(), machine.processor, machine.invariance), (4, None, InvarianceSource::FreqChange));
+}
+
+/// Goal: each kernel's names and units of one energy model, with the costs that each forms, are the same watts.
+#[test]
+fn energy_models_of_all_kernels_are_the_same_watts() {
+    let domains = [("0-1", 400, [(500_000, 25), (1_800_000, 210)]), ("2-3", 1024, [(700_000, 90), (2_500_000, 1500)])];
+    for version in [(5, 4), (5, 8), (5, 10), (5, 12), (5, 17), (6, 1), (6, 12)] {
+        let mut lines = Vec::new();
+        for (cpus, capacity, points) in domains {
+            let device = if version < (5, 9) { "pd" } else { "cpu" };
+            let folder = format!("{device}{}", &cpus[..1]);
+            lines.push(format!("{folder}/cpus:{cpus}"));
+            if version >= (5, 16) {
+                lines.push(format!("{folder}/flags:0x1"));
+            }
+            let most_khz = points[1].0;
+            for (khz, mw) in points {
+                let state = format!("{folder}/{}:{khz}", if version < (5, 8) { "cs" } else { "ps" });
+                let power: u64 = if version < (6, 0) { mw } else { mw * 1000 };
+                let performance = capacity * khz / most_khz;
+                let cost = match version {
+                    (6, 12) => power * 10 / performance,
+                    (5, 17) => most_khz * power * 1000 / khz,
+                    _ => most_khz * power / khz,
+                };
+                lines.extend([
+                    format!("{state}/frequency:{khz}"),
+                    format!("{state}/power:{power}"),
+                    format!("{state}/cost:{cost}"),
+                ]);
+            }
+        }
+        for prefix in ["", "./", "/sys/kernel/debug/energy_model/"] {
+            let text: String = lines.iter().map(|line| format!("{prefix}{line}\n")).collect();
+            let facts = import_bytes("em.txt", text.as_bytes()).unwrap_or_else(|error| panic!("{version:?}: {error}"));
+            let machine = to_machine(&facts).unwrap_or_else(|error| panic!("{version:?}: {error}")).machine;
+            let of = |cluster: usize| machine.clusters[cluster].opps.iter().map(|opp| (opp.khz, opp.power_uw));
+            let found: Vec<(u32, u64)> = of(0).chain(of(1)).collect();
+            let watts = [(500_000, 25_000), (1_800_000, 210_000), (700_000, 90_000), (2_500_000, 1_500_000)];
+            assert_eq!(found, watts, "{version:?} {prefix}");
+        }
+    }
+    // Without real watts the energy is marked.
+    let text = "energy_model/cpu0/cpus:0\nenergy_model/cpu0/flags:0x0\nenergy_model/cpu0/ps:1000/frequency:1000\n\
+                energy_model/cpu0/ps:1000/power:7\n";
+    let facts = import_bytes("em.txt", text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+    assert!(facts.notes.iter().any(|note| note.contains("abstract scale")), "{:?}", facts.notes);
 }
 
 #[test]

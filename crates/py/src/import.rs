@@ -23,9 +23,15 @@ fn source_error(py: Python<'_>, error: SourceError) -> PyErr {
     }
 }
 
-fn read(py: Python<'_>, path: &str) -> PyResult<(Facts, Imported)> {
+/// Operating points of a table of that name: (CPU, kHz, uV or 0).
+type Points = (String, Vec<(u32, u32, u32)>);
+
+fn read(py: Python<'_>, path: &str, points: Option<Points>) -> PyResult<(Facts, Imported)> {
     let result = (|| {
-        let facts = import(Path::new(path))?;
+        let mut facts = import(Path::new(path))?;
+        if let Some((name, points)) = points {
+            facts.add_points(&name, &points);
+        }
         let imported = to_machine(&facts)?;
         Ok((facts, imported))
     })();
@@ -33,11 +39,12 @@ fn read(py: Python<'_>, path: &str) -> PyResult<(Facts, Imported)> {
 }
 
 /// Imports a source: the machine, and as JSON what was read, what is missing, what was filled from a default, and the
-/// findings of [`check_machine`].
+/// findings of [`check_machine`]. `points` are for CPUs whose frequencies the source lacks.
 #[guarded]
 #[pyfunction]
-pub(crate) fn import_machine(py: Python<'_>, path: &str) -> PyResult<(PyMachine, String)> {
-    let (facts, imported) = read(py, path)?;
+#[pyo3(signature = (path, points = None))]
+pub(crate) fn import_machine(py: Python<'_>, path: &str, points: Option<Points>) -> PyResult<(PyMachine, String)> {
+    let (facts, imported) = read(py, path, points)?;
     let findings = findings(Some(&facts), &imported.machine, &FmaxInput::of_facts(&facts, &imported));
     let Imported { missing, defaults, notes, .. } = &imported;
     let report = node_table! {
@@ -53,7 +60,7 @@ fn facts_or_file(py: Python<'_>, path: &str, text: Option<&str>) -> PyResult<(Op
         let input = FmaxInput::of_machine(&machine);
         return Ok((None, machine, input));
     }
-    let (facts, imported) = read(py, path)?;
+    let (facts, imported) = read(py, path, None)?;
     let input = FmaxInput::of_facts(&facts, &imported);
     Ok((Some(facts), imported.machine, input))
 }

@@ -61,7 +61,7 @@ mod _opplab {
         },
         replay::{
             agree_recording, compared_cases, replay_trace, replayed_cases, replayed_frequencies, trace_misfits,
-            trace_to_rtapp, traced_machine,
+            trace_to_rtapp, traced_kernel, traced_machine,
         },
         run::metrics_of_runs,
         signals::trace_signals,

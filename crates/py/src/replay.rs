@@ -62,6 +62,13 @@ pub(crate) fn traced_machine(py: Python<'_>, path: &str) -> PyResult<PyMachine> 
     run(py, || Ok(PyMachine { inner: opplab_replay::traced_machine(Path::new(path))? }))
 }
 
+/// The kernel profile and CONFIG_HZ of the recording at `path`, where it shows them; `header_only`: without its events.
+#[guarded]
+#[pyfunction]
+pub(crate) fn traced_kernel(py: Python<'_>, path: &str, header_only: bool) -> PyResult<(Option<String>, Option<u32>)> {
+    run(py, || opplab_replay::recorded_kernel(Path::new(path), header_only))
+}
+
 /// Replays the trace at `path` under its own policy and, if anything is given, under a changed one: JSON.
 ///
 /// `machine`: what it ran on (`None`: taken from the snapshot beside it). `mode`: `open`, `closed` or

@@ -10,9 +10,11 @@ use opplab_model::event::{IDLE_TASK, TaskIdx};
 use opplab_model::machine::Costs;
 use opplab_model::policy::Policy;
 use opplab_sim::Wakes;
+use opplab_trace::RecordingFiles;
 
 use crate::calls::takes_samples;
 use crate::events::{Context, Ev, Events, Left, What, is_kernel_thread};
+use crate::rtlog;
 
 /// Events of one CPU that are no further apart belong to one train, ns.
 pub(crate) const TRAIN_GAP_NS: u64 = 25_000;
@@ -174,6 +176,11 @@ impl Measured {
         ]
     }
 
+    /// With what the workload's own logs show of a context switch: between its probes the kernel is not seen.
+    pub(crate) fn with_logs(self, files: &RecordingFiles, events: &Events) -> Self {
+        Self { sleep_ns: rtlog::around_run_ns(&files.texts("rtlog", "log"), events).or(self.sleep_ns), ..self }
+    }
+
     /// The machine's costs: what was measured, else what `base` has.
     pub(crate) fn over(&self, base: Costs) -> Costs {
         Costs {
@@ -189,6 +196,27 @@ impl Measured {
     /// Whether the number at this path of a machine file is of the recording, and so has no range.
     pub(crate) fn covers(&self, path: &str) -> bool {
         path == "costs.ipi_ns" || self.table().iter().any(|&(_, of, ns)| of == path && ns.is_some())
+    }
+
+    /// Where the costs of a machine called `name` are not those that the recording shows, for readers: they are of another machine, or
+    /// of this one without probes.
+    pub(crate) fn unlike(&self, name: &str, costs: Costs) -> Option<String> {
+        let Costs { context_switch_ns, wakeup_ns, tick_ns, sugov_work_ns, .. } = costs;
+        let values = [context_switch_ns, wakeup_ns, tick_ns, sugov_work_ns];
+        let both = self.table().map(|(name, _, measured)| (name, measured)).into_iter().zip(values);
+        // Half as much again is beyond what single runs differ by.
+        let others = both.filter_map(|((name, measured), ns)| {
+            let shown = measured.filter(|&shown| shown.max(ns) > shown.min(ns).saturating_mul(3) / 2)?;
+            Some(format!("{name} {ns} ns, not {shown}"))
+        });
+        let others: Vec<String> = others.collect();
+        (!others.is_empty()).then(|| {
+            format!(
+                "costs are those of {name}, not those that the recording shows: {}; a closed loop's latencies follow them \
+                 (without --machine they are the recording's)",
+                others.join(", ")
+            )
+        })
     }
 
     /// What the machine's own actions cost, for readers: what was measured, and what the recording does not show. `exit_ns` is the idle

@@ -40,7 +40,7 @@ use std::path::PathBuf;
 pub use events::Events;
 pub use measure::Measured;
 pub use rerun::{Change, ClosedCase, Comparison, Mode, Replay, some_of, traced_machine};
-pub use setup::{Recorded, Setup};
+pub use setup::{Recorded, Setup, recorded_kernel};
 
 /// Why a trace cannot be replayed.
 #[derive(Debug, thiserror::Error)]

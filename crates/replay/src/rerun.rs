@@ -21,6 +21,7 @@ use opplab_sim::{BOOSTED, Case, Start, Wakes, boosted_by_build, first_tick_ns, r
 use crate::ReplayError;
 use crate::agree::start_at;
 use crate::calls::takes_samples;
+use crate::costs;
 use crate::events::{Events, Simulated, What, is_kernel_thread};
 use crate::idle_states::{IdleStates, SYSFS};
 use crate::measure::{
@@ -297,6 +298,9 @@ impl Replay {
                 let mut setup =
                     Setup::of_machine(machine, &events, &Recorded { governor, driver, ..recorded.clone() })?;
                 setup.notes.extend(notes);
+                // Without a snapshot there is no other answer, and the costs are all that is known.
+                let shown = has_snapshot.then(|| costs::measure(&events, &setup.policy).with_logs(&files, &events));
+                setup.notes.extend(shown.and_then(|shown| shown.unlike(&setup.machine.name, setup.machine.costs)));
                 setup
             }
             None if has_snapshot => Setup::of_recording(&files, &events, recorded)?,

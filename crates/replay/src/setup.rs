@@ -19,7 +19,7 @@ use opplab_model::policy::Policy;
 use opplab_model::policy_values::{EnergyModelSource, SetLimit};
 use opplab_model::variation::Variation;
 use opplab_sim::{Wakes, driver_of};
-use opplab_trace::RecordingFiles;
+use opplab_trace::{ReadOptions, RecordingFiles};
 
 use crate::calls::told_ticks;
 use crate::events::{Events, What};
@@ -197,6 +197,26 @@ pub(crate) fn profile_of(uname: &str) -> Option<String> {
     let kernel = uname.split_whitespace().find_map(version)?;
     let not_newer = profile_names().filter(|name| version(name).is_some_and(|known| known <= kernel));
     not_newer.max_by_key(|name| version(name)).map(String::from)
+}
+
+/// The kernel profile and CONFIG_HZ of the recording at `path`, where its snapshot, its header or, of a simulated run, the policy that
+/// it states show them; else, unless `header_only`, the ticks that its events show.
+///
+/// # Errors
+/// [`ReplayError`] if it cannot be opened.
+pub fn recorded_kernel(path: &Path, header_only: bool) -> Result<(Option<String>, Option<u32>), ReplayError> {
+    let files = recording_files(path)?;
+    let header = files.trace.reader(&ReadOptions::default()).map(|reader| reader.meta().uname.clone());
+    let uname = files.text("uname.txt").filter(|told| !told.is_empty()).or(header.ok()).unwrap_or_default();
+    let kernel = profile_of(&uname);
+    if header_only || kernel.is_some() && is_debian(&uname) {
+        return Ok((kernel, is_debian(&uname).then_some(HZ_DEFAULT)));
+    }
+    // A trace without tasks shows no ticks.
+    let Ok(events) = Events::of(&files.trace, files.path()) else { return Ok((kernel, None)) };
+    let stated = stated_policy(&events, &mut Vec::new());
+    let hz = stated.as_ref().map(|policy| policy.hz).or_else(|| told_hz(&uname, &events));
+    Ok((kernel.or_else(|| stated.map(|policy| policy.kernel)), hz))
 }
 
 /// The policy of a recorded kernel before more is known of it than its `uname`. Its watchdog's wake-ups are in the recording. Debian's
@@ -446,11 +466,9 @@ impl Setup {
         }
 
         // Costs, from the recording itself.
-        let mut measured = costs::measure(events, &policy);
-        // Between its probes the kernel is not seen; the workload's own logs show the rest.
-        let logs = files.texts("rtlog", "log");
+        let measured = costs::measure(events, &policy);
         let switch_ns = measured.over(machine.costs).context_switch_ns;
-        measured.sleep_ns = rtlog::around_run_ns(&logs, events).or(measured.sleep_ns);
+        let measured = measured.with_logs(files, events);
         machine.costs = measured.over(machine.costs);
         machine.ranges.retain(|range| !measured.covers(range.path));
         let exit_latency_ns = measured.idle_exit_ns.unwrap_or(0);
@@ -479,7 +497,7 @@ impl Setup {
             policies.iter().zip(&told_khz).map(|((_, cpus), khz)| khz.is_some() || changes(cpus)).collect();
         let lowest_khz = policies.iter().map(|(cluster, _)| machine.clusters[*cluster as usize].opps[0].khz);
         let start_khz = told_khz.iter().zip(lowest_khz).map(|(khz, lowest_khz)| khz.unwrap_or(lowest_khz)).collect();
-        let run_per_100k = rtlog::run_per_100k(&logs, policy.hz);
+        let run_per_100k = rtlog::run_per_100k(&files.texts("rtlog", "log"), policy.hz);
         if let Some(run) = run_per_100k {
             notes.push(format!("rt-app's loops took {run} of 100000 parts of what was wanted"));
         }

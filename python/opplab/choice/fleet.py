@@ -436,6 +436,10 @@ def _type_of(text: str, tree: Mapping[str, Any], source: Path) -> MachineType:
     """Give the type of a machine file, with a generic curve where it has no power."""
     from opplab.fit.machine_power import GENERIC_MARK, generic_power
 
+    if tree.get("source", {}).get("default.cluster.opp", "").startswith("cpu-mhz"):
+        raise InputError(
+            "it has no cpufreq (a virtual machine has none): there is no setting to choose; its host may have"
+        )
     if not _has_power(tree):
         text, _ = generic_power(text)
         tree = toml_of(text, "the machine file")

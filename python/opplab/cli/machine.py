@@ -220,9 +220,17 @@ def _of_points(
     return to_machine_text(tree), facts
 
 
-def imported(source: Path, name: str | None) -> tuple[str, dict[str, Any]]:
-    """Give the machine file of a source, and what was read, left out and filled."""
-    machine, told = _opplab.import_machine(str(source))
+def imported(
+    source: Path, name: str | None, tables: tuple[Path, ...] = (), soc: str | None = None
+) -> tuple[str, dict[str, Any]]:
+    """Give the machine file of a source, and what was read, left out and filled; tables have clocks that it lacks."""
+    points = None
+    if tables:
+        from opplab.fit.opp_machine import read_chip
+
+        of_cpus = [(one.cpu, one.khz, round(1000 * (one.mv or 0))) for one in read_chip(tables, soc) if not one.rail]
+        points = (", ".join(path.name for path in tables), of_cpus)
+    machine, told = _opplab.import_machine(str(source), points)
     if name is not None and name != machine.name:
         machine = machine.renamed(name)
     return machine.to_toml(), json.loads(told)
@@ -233,7 +241,7 @@ def _of_source(source: Path, tables: tuple[Path, ...], soc: str | None, name: st
     from opplab.fit.machine_power import to_machine_text
     from opplab.fit.opp_machine import with_capacity
 
-    text, facts = imported(source, name)
+    text, facts = imported(source, name, tables, soc)
     if tables:
         tree = toml_of(text, "the machine file")
         if (unlike := with_capacity(tree, tables, soc)) is not None:

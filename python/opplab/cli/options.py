@@ -203,13 +203,6 @@ def trace_machine_option(what: str = "Machine of the trace", **more: Any) -> Cal
     return machine_option(f"{what}; 'auto' takes the snapshot beside or inside the trace.", names=("auto",), **more)
 
 
-def machine_of_trace(name: str, trace: Path) -> Machine:
-    """Give the machine of that option."""
-    from opplab.simulation.machine import Machine
-
-    return Machine(_opplab.traced_machine(str(trace))) if name == "auto" else Machine.load(name)
-
-
 half_life_option = click.option(
     "--pelt-half-life-ms",
     type=click.Choice([8, 16, 32]),

@@ -16,7 +16,6 @@ from opplab.cli.group import Group
 from opplab.cli.options import (
     format_option,
     half_life_option,
-    machine_of_trace,
     note,
     output_format_option,
     output_option,
@@ -28,7 +27,7 @@ from opplab.cli.replay import to_rtapp
 from opplab.errors import InputError
 from opplab.report.text import print_table, say
 from opplab.trace import damage
-from opplab.trace.recording import Trace
+from opplab.trace.recording import Trace, machine_of
 
 if TYPE_CHECKING:
     from opplab.trace.energy import TraceEnergy
@@ -235,7 +234,7 @@ def signals(
     the whole trace, those of its start included.
     """
     trace = Trace(file, pelt_half_life_ms=pelt_half_life_ms)
-    chosen = machine_of_trace(machine, file) if machine else None
+    chosen = machine_of(machine, file) if machine else None
     # Tables of each sample are made only to be written.
     how: dict[str, Any] = {"invariance": not no_invariance, "deadline_us": deadline_us}
     whole = trace.signals(chosen, **how) if output else None
@@ -296,7 +295,7 @@ def energy(
 
     trace = Trace(file)
     from_ns, to_ns = _span(trace, from_time, to_time)
-    found = trace.energy(machine_of_trace(machine, file), from_ns=from_ns, to_ns=to_ns)
+    found = trace.energy(machine_of(machine, file), from_ns=from_ns, to_ns=to_ns)
     if by is not None:
         print_table(getattr(found, by).to_dicts(), output_format)
         if by == "cgroups" and found.cgroups["cgroup"].is_null().all():
@@ -360,8 +359,8 @@ def _energy_head(found: TraceEnergy) -> str:
     multiple=True,
     help="Idle governor: menu, teo, ladder or haltpoll; may be repeated.",
 )
-@click.option("--tick", "tick_us", type=click.IntRange(100, 10**9), default=4000, help="Tick, us.")
-@click.option("--kernel", default="6.12.117", help="Kernel profile of the idle governors.")
+@click.option("--tick", "tick_us", type=click.IntRange(100, 10**9), help="Tick, us (default: the recording's).")
+@click.option("--kernel", help="Kernel profile of the idle governors (default: the recording's).")
 @click.option("--by-cpu", is_flag=True, help="Print one row per CPU, too.")
 @click.option(
     "--differences",
@@ -374,8 +373,8 @@ def idle(
     machine: str | None,
     sysfs: Path | None,
     governors: tuple[str, ...],
-    tick_us: int,
-    kernel: str,
+    tick_us: int | None,
+    kernel: str | None,
     by_cpu: bool,
     differences: bool,
     output_format: str,
@@ -391,7 +390,7 @@ def idle(
     if machine is not None and sysfs is not None:
         raise click.UsageError("give the idle states once: --machine or --sysfs")
     trace = Trace(file)
-    states = module.states_of_sysfs(sysfs) if sysfs else machine_of_trace(machine or "auto", file)
+    states = module.states_of_sysfs(sysfs) if sysfs else machine_of(machine or "auto", file)
     chosen = ("recorded", *governors, "constant", "oracle") if governors else module.GOVERNORS
     table = (module.differences if differences else module.decisions)(trace, states, chosen, tick_us, kernel)
     notes = [*trace.notes, *([] if module.shows_timers(trace) else [module.NO_TIMERS])]
@@ -426,7 +425,7 @@ def sql(
     from opplab.trace.sql import tables_of
 
     trace = Trace(file, pelt_half_life_ms=pelt_half_life_ms)
-    chosen = machine_of_trace(machine, file) if machine else None
+    chosen = machine_of(machine, file) if machine else None
     if list_tables:
         rows = [{"table": name, "holds": what} for name, what in tables_of(trace, chosen).items()]
         print_table(rows, output_format)
@@ -457,6 +456,6 @@ def view(
     """
     trace = Trace(file, pelt_half_life_ms=pelt_half_life_ms)
     from_ns, to_ns = _span(trace, from_time, to_time)
-    chosen = machine_of_trace(machine, file) if machine else None
+    chosen = machine_of(machine, file) if machine else None
     path = trace.view(output, chosen, from_ns=from_ns, to_ns=to_ns)
     click.echo(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)", err=True)

@@ -158,6 +158,11 @@ def _eas(facts: Mapping[str, Any] | None) -> str:
         return "no energy model, EAS is off: a task that wakes goes to an idle CPU that it fits on, its last one first"
     if len({cluster["capacity"] for cluster in facts["clusters"]}) < 2:
         return "EAS is off: all CPUs have one capacity"
+    # kernel/sched/topology.c:sched_is_eas_possible(), v6.12.
+    if len({cpu["core"] for cpu in facts["cpus"]}) < len(facts["cpus"]):
+        return "EAS is off: CPUs are threads of cores (SMT)"
+    if facts["invariance"] == "none":
+        return "EAS is off: no frequency invariance"
     try:
         found = placements(facts)
     except InputError as error:

@@ -31,6 +31,9 @@ NO_TIMERS = (
 )
 """The note on a trace for which `shows_timers` is false."""
 
+KERNEL, TICK_US = "6.12.117", 4000
+"""What is assumed of a recording that does not show it."""
+
 States = list[list[tuple[int, int, bool]]]
 
 LINE = re.compile(r"cpu/cpu(\d+)/cpuidle/state(\d+)/(name|latency|residency):(.*)")
@@ -100,18 +103,41 @@ def shows_timers(trace: Trace) -> bool:
     return not events.isdisjoint(("irq_handler_entry", "local_timer_entry", "hrtimer_expire_entry"))
 
 
+def _told(trace: Trace, header_only: bool) -> tuple[str | None, int | None]:
+    """Give the kernel and CONFIG_HZ of a recording, where it shows them; a pipe is read once only."""
+    from opplab.trace.recording import EVENT_BYTES
+
+    if trace.path.is_fifo():
+        return None, None
+    try:
+        trace.check_memory(EVENT_BYTES)
+    except InputError:
+        header_only = True
+    return _opplab.traced_kernel(str(trace.path), header_only)
+
+
 def _rows(
     trace: Trace,
     states: States | Machine,
     governors: tuple[str, ...],
-    tick_us: int,
-    kernel: str,
+    tick_us: int | None,
+    kernel: str | None,
 ) -> list[dict[str, Any]]:
     """Give a row a CPU and governor as the extension makes them; what was damaged and assumed goes to the trace."""
+    words = []
+    if kernel is None or tick_us is None:
+        told_kernel, hz = _told(trace, tick_us is not None)
+        if kernel is None and told_kernel is None:
+            words.append(f"the trace does not name its kernel: {KERNEL} is assumed (--kernel)")
+        if tick_us is None and not hz:
+            words.append(f"the trace does not show its tick: {TICK_US} us are assumed (--tick)")
+        kernel = kernel or told_kernel or KERNEL
+        tick_us = tick_us or (1_000_000 // hz if hz else TICK_US)
     own, machine = (states, None) if isinstance(states, list) else (states_of_machine(states), states._inner)
     rows, problems, note = _opplab.trace_idle(trace.path, own, list(governors), tick_us * 1000, kernel, machine)
     trace._note(problems)
-    trace.notes += [note] if note and note not in trace.notes else []
+    words += [note] if note else []
+    trace.notes += [word for word in words if word not in trace.notes]
     if not rows:
         raise InputError(f"{trace.path}: no CPU goes idle (no `cpu_idle` events)")
     return rows
@@ -121,8 +147,8 @@ def decisions(
     trace: Trace,
     states: States | Machine,
     governors: tuple[str, ...] = GOVERNORS,
-    tick_us: int = 4000,
-    kernel: str = "6.12.117",
+    tick_us: int | None = None,
+    kernel: str | None = None,
 ) -> pl.DataFrame:
     """Report what governors decide on the recorded sleeps.
 
@@ -136,10 +162,10 @@ def decisions(
     governors : tuple of str
         Names of idle governors, and ``recorded``, ``constant`` (always the most frequent state), ``oracle`` (the
         deepest state that the stay was long enough for).
-    tick_us : int
-        Length of a tick.
-    kernel : str
-        Kernel profile, whose governors decide.
+    tick_us : int, optional
+        Length of a tick; by default the recording's.
+    kernel : str, optional
+        Kernel profile, whose governors decide; by default the recording's.
 
     Returns
     -------
@@ -173,8 +199,8 @@ def differences(
     trace: Trace,
     states: States | Machine,
     governors: tuple[str, ...] = GOVERNORS,
-    tick_us: int = 4000,
-    kernel: str = "6.12.117",
+    tick_us: int | None = None,
+    kernel: str | None = None,
 ) -> pl.DataFrame:
     """Report the decisions that differ from the recorded ones which state was recorded, which chosen, and what came.
 

@@ -41,10 +41,17 @@ VIEW_BYTES = 200
 UNPACKED_RATIO = 250
 
 
-def _machine(machine: Machine) -> Machine:
-    """Refuse what stands in place of a machine, such as its name."""
-    if not isinstance(getattr(machine, "_inner", None), _opplab.Machine):
-        raise InputError(f"`machine` is {machine!r}: give a machine, opplab.Machine.load(NAME)")
+def machine_of(machine: Machine | str | Path, trace: str | Path) -> Machine:
+    """Give the machine that a trace is laid on: itself, by its name or file, or ``auto``, the one of its snapshot."""
+    # By the public name: the simulation, which has machines, is built on traces.
+    from opplab import Machine
+
+    if machine == "auto":
+        return Machine(_opplab.traced_machine(str(trace)))
+    if isinstance(machine, str | Path):
+        return Machine.load(machine)
+    if not isinstance(machine, Machine):
+        raise InputError(f"`machine` is {machine!r}: give a machine or its name, opplab.Machine.load(NAME)")
     return machine
 
 
@@ -229,7 +236,7 @@ class Trace:
 
     def signals(
         self,
-        machine: Machine | None = None,
+        machine: Machine | str | Path | None = None,
         *,
         invariance: bool = True,
         deadline_us: int | None = None,
@@ -239,9 +246,9 @@ class Trace:
 
         Parameters
         ----------
-        machine : Machine, optional
-            Capacities, highest frequencies and power.  Without it every CPU has capacity 1024, the kernel does not
-            follow the frequency, and there is no energy.
+        machine : Machine, str or Path, optional
+            Capacities, highest frequencies and power; also by name or file, and ``auto`` for the snapshot's.  Without
+            it every CPU has capacity 1024, the kernel does not follow the frequency, and there is no energy.
         invariance : bool
             Whether the kernel followed the frequency (`Machine`'s highest OPP is the reference).
         deadline_us : int, optional
@@ -260,20 +267,26 @@ class Trace:
         return signals.make(raw, self.task_names())
 
     def _raw_signals(
-        self, machine: Machine | None, invariance: bool, deadline_us: int | None, every_ns: int = 0, sums: bool = False
+        self,
+        machine: Machine | str | Path | None,
+        invariance: bool,
+        deadline_us: int | None,
+        every_ns: int = 0,
+        sums: bool = False,
     ) -> dict[str, Any]:
         from opplab.trace import signals
 
         deadline_ns = None if deadline_us is None else deadline_us * 1000
-        inner = None if machine is None else _machine(machine)._inner
+        on = None if machine is None else machine_of(machine, self.path)
+        inner = None if on is None else on._inner
         half_life_ms = self.pelt_half_life_ms
         raw = _opplab.trace_signals(self.path, inner, invariance, every_ns, deadline_ns, sums, half_life_ms)
         raw["notes"] += signals.unjudged(raw, self.task_names())
-        self._hear(raw, machine)
+        self._hear(raw, on)
         return raw
 
     def signal_sums(
-        self, machine: Machine | None = None, *, invariance: bool = True, deadline_us: int | None = None
+        self, machine: Machine | str | Path | None = None, *, invariance: bool = True, deadline_us: int | None = None
     ) -> SignalSums:
         """Give what `signals` come down to by CPU and task, in memory that does not grow with the samples.
 
@@ -283,13 +296,15 @@ class Trace:
 
         return signals.sums(self._raw_signals(machine, invariance, deadline_us, sums=True), self.task_names())
 
-    def energy(self, machine: Machine, *, from_ns: int | None = None, to_ns: int | None = None) -> TraceEnergy:
+    def energy(
+        self, machine: Machine | str | Path, *, from_ns: int | None = None, to_ns: int | None = None
+    ) -> TraceEnergy:
         """Report what the trace cost on `machine`, and who caused it.
 
         Parameters
         ----------
-        machine : Machine
-            Power of cores, clusters and idle states.
+        machine : Machine, str or Path
+            Power of cores, clusters and idle states; also by name or file, and ``auto`` for the snapshot's.
         from_ns, to_ns : int, optional
             Only this time, or up to the trace's ends. Events outside of it show what CPUs do in it.
 
@@ -304,16 +319,17 @@ class Trace:
         """
         from opplab.trace import energy
 
-        found, raw = energy.of(self, _machine(machine), from_ns, to_ns)
+        on = machine_of(machine, self.path)
+        found, raw = energy.of(self, on, from_ns, to_ns)
         if found.unseen_ns >= found.window_ns * len(found.cpus):
             why = "energy is that of sched_switch, cpu_frequency and cpu_idle"
             raise InputError(f"{self.path}: no energy to count: {why}, and the trace shows no time between two of them")
         if found.tasks.is_empty():
             raw["notes"].append("no task is seen to run (sched_switch), so that only idle and shared power is counted")
-        self._hear(raw, machine)
+        self._hear(raw, on)
         return found
 
-    def sql(self, query: str, machine: Machine | None = None, *, files: bool = False) -> pl.DataFrame:
+    def sql(self, query: str, machine: Machine | str | Path | None = None, *, files: bool = False) -> pl.DataFrame:
         """Answer a question in SQL.
 
         Parameters
@@ -322,7 +338,7 @@ class Trace:
             A SELECT statement over tables of events (by the events' names), of signals (``tasks``, ``running``,
             ``waits``, ``activations``, ``freq_residency``, ...), and with a machine of energy (``energy_tasks``, ...)
             and of the machine (``cpus``, ``opps``).
-        machine : Machine, optional
+        machine : Machine, str or Path, optional
         files : bool
             Let the statement read other files, as polars' ``read_parquet()`` does.
 
@@ -339,12 +355,12 @@ class Trace:
 
         if not isinstance(query, str):
             raise InputError(f"`query` is {query!r}: give a SELECT statement")
-        return sql.query(self, query, None if machine is None else _machine(machine), files=files)
+        return sql.query(self, query, None if machine is None else machine_of(machine, self.path), files=files)
 
     def view(
         self,
         path: str | Path,
-        machine: Machine | None = None,
+        machine: Machine | str | Path | None = None,
         *,
         from_ns: int | None = None,
         to_ns: int | None = None,
@@ -355,7 +371,7 @@ class Trace:
         Parameters
         ----------
         path : str or Path
-        machine : Machine, optional
+        machine : Machine, str or Path, optional
             For power, and for capacities in load tracking.
         from_ns, to_ns : int, optional
             Show only this time.
@@ -366,7 +382,7 @@ class Trace:
 
         self.check_memory(VIEW_BYTES, None, from_ns, to_ns)
         path = Path(path)
-        on = None if machine is None else _machine(machine)
+        on = None if machine is None else machine_of(machine, self.path)
         write_text(path, view.page(self, on, from_ns=from_ns, to_ns=to_ns, title=title))
         return path
 
