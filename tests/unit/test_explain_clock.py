@@ -378,3 +378,21 @@ def test_a_trace_without_clocks_names_what_it_lacks(tmp_path: Path) -> None:
     one_clock = opplab.Machine.from_tree(tree)
     (found,) = opplab.explain(path, cpu=1, machine=one_clock)
     assert found.text == f"CPU 1 has no other clock than {tree['cluster'][1]['opp'][0]['khz'] / 1000:g} MHz."
+
+
+@pytest.mark.parametrize(
+    ("kernel", "lower", "words"),
+    [
+        ("6.1", 600, "at least uclamp.min 600, at most the capacity 498 -> 498"),
+        ("6.1", 450, "at least uclamp.min 450 -> 450"),
+        ("6.12", 600, "at least uclamp.min 600 -> 600"),
+    ],
+)
+def test_a_lower_clamp_above_the_capacity_is_what_fills_a_cpu(kernel: str, lower: int, words: str) -> None:
+    """The reason was "at most the capacity 498 -> 498" after a sum of 19."""
+    task = {"loop": -1, "cpus": [5], "util_min": lower, "run": 700, "timer": {"ref": "unique", "period": 16000}}
+    workload = opplab.Workload.parse(json.dumps({"tasks": {"a": task}}))
+    run = opplab.simulate(opplab.Machine.load("pixel6"), workload, opplab.Policy(kernel=kernel), seconds=1.0)
+    found = [one for one in opplab.explain(run, cpu=5, at=0.7) if one.kind in ("frequency", "reports")]
+    assert words in found[-1].text, found
+    assert found[-1].data["bound"] == "uclamp-min"

@@ -334,6 +334,9 @@ fn utilisation(decision: &Decision) -> String {
     let limit = match bound_word {
         "capacity" => format!("at most the capacity {max_cap}"),
         "uclamp-max" => format!("at most uclamp.max {uclamp_max}"),
+        "uclamp-min" if u64::from(uclamp_min) > u64::from(util_sum.max(util)) => {
+            format!("at least uclamp.min {uclamp_min}, at most the capacity {max_cap}")
+        }
         "uclamp-min" => format!("at least uclamp.min {uclamp_min}"),
         "bandwidth" if util_irq > 0 => format!("at least dl bandwidth {bw_dl} and irq {util_irq}"),
         "bandwidth" => format!("at least dl bandwidth {bw_dl}"),

@@ -192,8 +192,14 @@ fn bounded_cpu_util(
     if irq >= max {
         return (max, PerfBound::Interrupts);
     }
-    let mut util = util_cfs.wrapping_add(facts.util_rt);
+    let asked = util_cfs.wrapping_add(facts.util_rt);
+    let mut util = asked;
     let mut bound = PerfBound::None;
+    // A lower clamp above the capacity is what fills the CPU where its tasks do not.
+    let at_capacity = |bound| {
+        let fills = bound == PerfBound::UclampMin && asked.wrapping_add(facts.util_dl) < max;
+        (max, if fills { PerfBound::UclampMin } else { PerfBound::Capacity })
+    };
     if frequency && facts.uclamp_used {
         let (p_min, p_max) = p_uclamp.unwrap_or((0, 0));
         let clamped = uclamp_util(util, facts.uclamp_min.max(p_min), facts.uclamp_max.max(p_max));
@@ -203,7 +209,7 @@ fn bounded_cpu_util(
         util = clamped;
     }
     if util.wrapping_add(facts.util_dl) >= max {
-        return (max, PerfBound::Capacity);
+        return at_capacity(bound);
     }
     if !frequency {
         util = util.wrapping_add(facts.util_dl);
@@ -212,7 +218,7 @@ fn bounded_cpu_util(
     if frequency {
         util = util.wrapping_add(cpu_bw_dl(facts.dl_running_bw));
     }
-    if util > max { (max, PerfBound::Capacity) } else { (util, bound) }
+    if util > max { at_capacity(bound) } else { (util, bound) }
 }
 
 /// The raw next frequency in v5.10, in kHz: `1.25 * ref * util / cap`, the 1.25 applied to the frequency
