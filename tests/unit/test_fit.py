@@ -363,6 +363,36 @@ def test_machines_of_no_measured_class_get_no_generic_power() -> None:
         generic_power(text.replace("GenuineIntel", "CentaurHauls"))
 
 
+@pytest.mark.parametrize("with_cpus", [False, True])
+def test_a_hybrid_draws_the_watts_of_its_log(tmp_path: Path, with_cpus: bool) -> None:
+    """Two threads share a big core: without rows of the CPUs the clusters' shares went by CPUs, 8 % too low."""
+    tree = tomllib.loads(catalog.find("machine", "alder-lake-i7-1260p").read_text(encoding="utf-8"))
+    big, little = (cpus_in(cluster["cpus"]) for cluster in tree["cluster"])
+    clocks = {cpu: 1.0 for cpu in big} | {cpu: 0.85 for cpu in little}
+
+    def watts(ghz: float, load: float) -> float:
+        smt = tree["smt_power"] / 1024
+        share = [cluster["capacity"] / 1024 for cluster in tree["cluster"]]
+        cores = [load * len(big) / 2 * (1 + smt), load * len(little)]
+        scale = [1.0, 0.85 if with_cpus else 1.0]
+        parts = zip(share, cores, scale, strict=True)
+        return 4 + sum(of * busy * (0.4 * ghz * f + 0.2 * (ghz * f) ** 3) for of, busy, f in parts)
+
+    head, lines = "CPU\tBusy%\tBzy_MHz\tPkgWatt", []
+    for ghz in (1.0, 1.6, 2.4, 3.2):
+        for load in (0.0, 1.0):
+            of = {cpu: ghz * (clocks[cpu] if with_cpus else 1) for cpu in (*big, *little)}
+            mean = sum(of.values()) / len(of)
+            lines += [head, f"-\t{100 * load}\t{1000 * mean:.0f}\t{watts(ghz, load):.3f}"]
+            if with_cpus:
+                lines += [f"{cpu}\t{100 * load}\t{1000 * one:.0f}" for cpu, one in sorted(of.items())]
+    log = tmp_path / "turbostat.txt"
+    log.write_text("\n".join(lines) + "\n")
+    text, *_ = with_power(to_machine_text(tree), log)
+    for row in check(text, log)["rows"]:
+        assert row["predicted_mw"] == pytest.approx(row["measured_mw"], rel=0.01), row
+
+
 def without_power(name: str) -> str:
     """Give a phone of the catalogue as an import without power would have it."""
     tree = tomllib.loads(catalog.find("machine", name).read_text(encoding="utf-8"))

@@ -156,7 +156,8 @@ def test_tasks_of_a_workload_are_put_in_groups(tree: Path, tmp_path: Path) -> No
     mine = tmp_path / "mine.json"
     mine.write_text('/* {mine} */ {"tasks": {"hog": {"loop": -1, "run": 500, "run": 700}}}')
     words = ["from-cgroup", str(tree), "-w", str(mine), "--put", "hog=nginx.service"]
-    written(words, tmp_path / "w.json")
+    _, said = written(words, tmp_path / "w.json")
+    assert "gets one" not in said
     text = (tmp_path / "w.json").read_text()
     assert '"tasks": ["hog"]' in text and '"run": 500, "run": 700' in text
     assert "near: /system.slice/nginx.service" in refused([*words[:-1], "hog=ngnix.service"])

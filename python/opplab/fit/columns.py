@@ -164,6 +164,8 @@ class Table:
     """Loads of the single packages in each row, where the table has rows of them."""
     by_cpu: list[dict[int, float]] = field(default_factory=list)
     """Loads of the single CPUs in each row, where the table has rows of them."""
+    ghz_by_cpu: list[dict[int, float]] = field(default_factory=list)
+    """Their clocks, in the same rows."""
 
 
 def _split(line: str, mark: str | None) -> list[str]:
@@ -332,15 +334,23 @@ def read_table(text: str, path: Path) -> Table | None:
         for quantity in quantities
     }
     values["asleep"] = np.array([_asleep(rows[i], path) for i in kept])
-    by_package, by_cpu = [], []
+    by_package, by_cpu, ghz_by_cpu = [], [], []
+
+    def cells(quantity: str, within: range) -> dict[int, float]:
+        if quantity not in columns:
+            return {}
+        found = {i: _cell(rows[i], rows[i].head.chosen.get(quantity), path) for i in within}
+        return {i: value * columns[quantity].factor for i, value in found.items() if np.isfinite(value)}
+
     if "whole" in kinds and len(kept) < len(rows) and "load" in columns:
         ends = [*kept[1:], len(rows)]
         for start, end in zip(kept, ends, strict=True):
-            loads = {i: _cell(rows[i], rows[i].head.chosen.get("load"), path) for i in range(start, end)}
-            loads = {i: load * columns["load"].factor for i, load in loads.items() if np.isfinite(load)}
+            loads, clocks = cells("load", range(start, end)), cells("clock", range(start, end))
             by_package.append([load for i, load in loads.items() if kinds[i] == "package"])
-            by_cpu.append({cpu: load for i, load in loads.items() if (cpu := _cpu_of(rows[i])) is not None})
-    return Table(values, names, columns, np.array([rows[i].seconds for i in kept]), by_package, by_cpu)
+            cpus = {i: cpu for i in loads if (cpu := _cpu_of(rows[i])) is not None}
+            by_cpu.append({cpu: loads[i] for i, cpu in cpus.items()})
+            ghz_by_cpu.append({cpu: clocks[i] for i, cpu in cpus.items() if i in clocks})
+    return Table(values, names, columns, np.array([rows[i].seconds for i in kept]), by_package, by_cpu, ghz_by_cpu)
 
 
 def _check_whole(rows: list[_Row], path: Path) -> None:

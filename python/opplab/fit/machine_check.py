@@ -159,15 +159,15 @@ def _of_log(tree: Tree, log: Path, left_out: list[str]) -> list[dict[str, Any]]:
     for index, cluster in enumerate(tree["cluster"]):
         opps = sorted([*cluster["opp"], *cluster.get("boost_opp", [])], key=khz_of_opp)
         ghz = [khz_of_opp(opp) / 1e6 for opp in opps]
-        cores = np.array([of[index] for of in by_cluster])
-        core = cores * np.interp(samples.ghz, ghz, [_busy_uw(opp) / 1e6 for opp in opps])
-        awake = np.interp(samples.ghz, ghz, [opp.get("cluster_uw", 0) / 1e6 for opp in opps])
+        cores, clocks = np.array([of[index] for of in by_cluster]), samples.ghz_of(index, machine)
+        core = cores * np.interp(clocks, ghz, [_busy_uw(opp) / 1e6 for opp in opps])
+        awake = np.interp(clocks, ghz, [opp.get("cluster_uw", 0) / 1e6 for opp in opps])
         asleep = cluster.get("cluster_idle_uw", 0) / 1e6
         beside = (1 - samples.asleep) * awake + samples.asleep * asleep
         total += core + beside
         listed = [khz_of_opp(opp) / 1e6 for opp in cluster["opp"]]
         of_core, of_beside = (
-            [np.interp(samples.ghz, listed, ends) for ends in zip(*_shares(tree, cluster, keys), strict=True)]
+            [np.interp(clocks, listed, ends) for ends in zip(*_shares(tree, cluster, keys), strict=True)]
             for keys in (("opp.busy_uw", "opp.uw"), ("opp.cluster_uw",))
         )
         low += of_core[0] * core + of_beside[0] * beside

@@ -68,11 +68,9 @@ class BusyOf:
         return by_cluster
 
     def shared(self, busy: float) -> dict[int, float]:
-        """Give each cluster the share of busy cores that it has of the CPUs."""
-        counts: dict[int, float] = {}
-        for cluster in self.cluster_of.values():
-            counts[cluster] = counts.get(cluster, 0.0) + busy / self.cpus
-        return counts
+        """Give each cluster the share of busy cores that it has where all CPUs are busy."""
+        whole = self.busy(dict.fromkeys(self.core_of, 1.0))
+        return {cluster: busy * cores / sum(whole.values()) for cluster, cores in whole.items()}
 
 
 @dataclass(frozen=True)
@@ -98,6 +96,20 @@ class Samples:
 
     by_cpu: list[dict[int, float]] = field(default_factory=list)
     """Loads of the single CPUs, where the source has them apart."""
+    ghz_by_cpu: list[dict[int, float]] = field(default_factory=list)
+    """Their clocks."""
+
+    def ghz_of(self, cluster: int, machine: BusyOf) -> Floats:
+        """Give the mean clock of a cluster's busy CPUs; where their rows are missing, that of the whole."""
+        ghz = self.ghz.copy()
+        for index, clocks in enumerate(self.ghz_by_cpu):
+            if not self._tells_cpus(index, machine):
+                continue
+            own = {cpu: load for cpu, load in self.by_cpu[index].items() if machine.cluster_of[cpu] == cluster}
+            busy = sum(own.values())
+            if busy > 0 and own.keys() <= clocks.keys():
+                ghz[index] = sum(load * clocks[cpu] for cpu, load in own.items()) / busy
+        return ghz
 
     def busy_cores(self, machine: BusyOf) -> Floats:
         """Give busy cores of the machine."""
@@ -209,6 +221,7 @@ def join_samples(parts: list[Samples]) -> Samples:
         first.scope,
         [loads for part in parts for loads in part.by_package],
         by_cpu=[loads for part in parts for loads in part.by_cpu or [{}] * len(part.load)],
+        ghz_by_cpu=[clocks for part in parts for clocks in part.ghz_by_cpu or [{}] * len(part.load)],
     )
 
 
@@ -319,6 +332,7 @@ def read_samples(path: Path) -> Samples:
         cores = None
     packages = [table.by_package[i] for i in np.flatnonzero(good)] if table.by_package else []
     by_cpu = [table.by_cpu[i] for i in np.flatnonzero(good)] if table.by_cpu else []
+    ghz_by_cpu = [table.ghz_by_cpu[i] for i in np.flatnonzero(good)] if table.ghz_by_cpu else []
     scope = table.names["watts"]
     lacking = len(good) - int(np.count_nonzero(good))
     left_out = f"{lacking} of {len(good)} rows are left out: no watts above 0, no clock or no load" if lacking else ""
@@ -334,4 +348,5 @@ def read_samples(path: Path) -> Samples:
         packages,
         left_out,
         by_cpu,
+        ghz_by_cpu,
     )

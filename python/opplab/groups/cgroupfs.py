@@ -486,13 +486,16 @@ def _finish(found: Found, reader: _Reader, only: str | None, *, keep_empty: bool
         if left:
             found.notes.append(f"{left} groups are left out, with the CPU time that they would take (--only)")
         found.groups[:] = kept
+    if keep_empty:
+        # A workload's own tasks are put into them.
+        return
     if not reader.has_threads:
         above = _above({one.name for one in found.groups})
         for one in found.groups:
             if one.name not in above:
                 one.threads[PurePosixPath(one.name).stem] = 1
         found.notes.append("no file has the groups' threads: each innermost group gets one")
-    elif not keep_empty:
+    else:
         names = {one.name for one in found.groups if one.threads}
         above = _above(names)
         kept = [one for one in found.groups if one.name in names or one.name in above]
