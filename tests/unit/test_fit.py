@@ -368,7 +368,7 @@ def test_a_hybrid_draws_the_watts_of_its_log(tmp_path: Path, with_cpus: bool) ->
     """Two threads share a big core: without rows of the CPUs the clusters' shares went by CPUs, 8 % too low."""
     tree = tomllib.loads(catalog.find("machine", "alder-lake-i7-1260p").read_text(encoding="utf-8"))
     big, little = (cpus_in(cluster["cpus"]) for cluster in tree["cluster"])
-    clocks = {cpu: 1.0 for cpu in big} | {cpu: 0.85 for cpu in little}
+    clocks = dict.fromkeys(big, 1.0) | dict.fromkeys(little, 0.85)
 
     def watts(ghz: float, load: float) -> float:
         smt = tree["smt_power"] / 1024

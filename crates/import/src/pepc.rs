@@ -190,7 +190,10 @@ pub(crate) fn tree(file: &str, bytes: &[u8], tree: &mut SysTree) -> Result<(), I
 pub(crate) fn import(name: &str, file: &str, bytes: &[u8]) -> Result<Facts, ImportError> {
     let members = members(file, bytes)?;
     let Some((sys_file, sys_text)) = members.sys else {
-        return Err(ImportError::whole(file, "no sys/inlinefiles.txt in it, so this is not a machine dump"));
+        return Err(ImportError::whole(
+            file,
+            "no sys/inlinefiles.txt in it, so this is not a machine dump; a copied /sys tree is given as its folder, unpacked",
+        ));
     };
     let mut facts = Facts::new(members.name.as_deref().unwrap_or(name), SourceKind::Dump, file);
     let mut tree = SysTree::default();
