@@ -721,6 +721,26 @@ def test_without_a_metric_simulated_results_show_what_they_are_about():
         assert ("missed_activations" in [row.operation for row in table.rows]) is there, "nothing due, nothing missed"
 
 
+def test_a_metric_that_one_machine_lacks_is_compared_on_the_others():
+    """Goal: a rail of one phone is compared although another machine of the folder has none."""
+    rows = [
+        {**row, "machine": machine}
+        for machine, metrics in (("server", ["energy"]), ("phone", ["energy", "energy:A76"]))
+        for metric in metrics
+        for policy, values in (("old", [1.0, 1.1]), ("new", [2.0, 2.3]))
+        for row in sim_rows(values, metric, policy=policy)
+    ]
+    found = compare(results.frame(rows), metric="energy:A76", baseline="old")
+    assert [(table.machine, table.rows[0].cells[1].ratio) for table in found] == [("phone", pytest.approx(4.3 / 2.1))]
+    (skipped,) = found.problems
+    assert (skipped.path, "no metric named 'energy:A76'" in skipped.what) == ("server", True)
+    page = report(results.frame(rows), metric="energy:A76", baseline="old")
+    assert len(page.benchmarks) == 1
+    for made in (compare, report):
+        with pytest.raises(InputError, match="no metric named 'energy:A75'"):
+            made(results.frame(rows), metric="energy:A75", baseline="old")
+
+
 def test_work_in_seconds_is_no_rate():
     """Goal: work, energy and energy by work of one answer multiply."""
     values = {"base": [15.0, 15.0, 15.6], "new": [4.0, 6.0, 8.0]}
