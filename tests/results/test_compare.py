@@ -741,6 +741,25 @@ def test_a_metric_that_one_machine_lacks_is_compared_on_the_others():
             made(results.frame(rows), metric="energy:A75", baseline="old")
 
 
+def test_what_no_run_knows_has_no_ratio_and_no_performance_per_watt():
+    """Goal: the time of runs that did not end is not "as the baseline", and nothing is divided by it."""
+
+    def overviews(value):
+        rows = [
+            {**row, "unit": unit}
+            for policy, power in (("old", 10.0), ("new", 20.0))
+            for metric, unit, values in (("elapsed", "s", [value] * 2), ("power", "W", [power, 1.1 * power]))
+            for row in sim_rows(values, metric, policy=policy)
+        ]
+        return compare(results.frame(rows), table="overview", metric="elapsed", baseline="old")[0]
+
+    known, unknown = overviews(2.0), overviews(None)
+    assert [row.cells[1].ratio for row in known.rows] == [1.0, pytest.approx(0.5)]
+    assert len(unknown.rows) == 2
+    for row in unknown.rows:
+        assert (row.cells[0], row.cells[1].ratio, row.cells[1].text, row.cells[1].same) == (None, None, "?", False)
+
+
 def test_work_in_seconds_is_no_rate():
     """Goal: work, energy and energy by work of one answer multiply."""
     values = {"base": [15.0, 15.0, 15.6], "new": [4.0, 6.0, 8.0]}
