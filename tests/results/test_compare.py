@@ -727,6 +727,45 @@ def test_without_a_metric_simulated_results_show_what_they_are_about():
         assert ("missed_activations" in [row.operation for row in table.rows]) is there, "nothing due, nothing missed"
 
 
+def test_a_metric_that_one_machine_lacks_is_compared_on_the_others():
+    """Goal: a rail of one phone is compared although another machine of the folder has none."""
+    rows = [
+        {**row, "machine": machine}
+        for machine, metrics in (("server", ["energy"]), ("phone", ["energy", "energy:A76"]))
+        for metric in metrics
+        for policy, values in (("old", [1.0, 1.1]), ("new", [2.0, 2.3]))
+        for row in sim_rows(values, metric, policy=policy)
+    ]
+    found = compare(results.frame(rows), metric="energy:A76", baseline="old")
+    assert [(table.machine, table.rows[0].cells[1].ratio) for table in found] == [("phone", pytest.approx(4.3 / 2.1))]
+    (skipped,) = found.problems
+    assert (skipped.path, "no metric named 'energy:A76'" in skipped.what) == ("server", True)
+    page = report(results.frame(rows), metric="energy:A76", baseline="old")
+    assert len(page.benchmarks) == 1
+    for made in (compare, report):
+        with pytest.raises(InputError, match="no metric named 'energy:A75'"):
+            made(results.frame(rows), metric="energy:A75", baseline="old")
+
+
+def test_what_no_run_knows_has_no_ratio_and_no_performance_per_watt():
+    """Goal: the time of runs that did not end is not "as the baseline", and nothing is divided by it."""
+
+    def overviews(value):
+        rows = [
+            {**row, "unit": unit}
+            for policy, power in (("old", 10.0), ("new", 20.0))
+            for metric, unit, values in (("elapsed", "s", [value] * 2), ("power", "W", [power, 1.1 * power]))
+            for row in sim_rows(values, metric, policy=policy)
+        ]
+        return compare(results.frame(rows), table="overview", metric="elapsed", baseline="old")[0]
+
+    known, unknown = overviews(2.0), overviews(None)
+    assert [row.cells[1].ratio for row in known.rows] == [1.0, pytest.approx(0.5)]
+    assert len(unknown.rows) == 2
+    for row in unknown.rows:
+        assert (row.cells[0], row.cells[1].ratio, row.cells[1].text, row.cells[1].same) == (None, None, "?", False)
+
+
 def test_work_in_seconds_is_no_rate():
     """Goal: work, energy and energy by work of one answer multiply."""
     values = {"base": [15.0, 15.0, 15.6], "new": [4.0, 6.0, 8.0]}

@@ -112,3 +112,25 @@ def test_policies_without_a_pair_count_by_their_mean() -> None:
     assert until.enough({"a": [100.0, 101.0, 99.0]})
     assert not until.enough({"a": [100.0, 101.0, 99.0], "b": [100.0, 150.0, 50.0]})
     assert not until.enough({"a": [100.0]})
+
+
+@pytest.mark.parametrize(
+    ("machine", "workload", "metric", "why"),
+    [
+        ("mt6768", 'benchmark = "periodic"\ntasks = [1]', "energy", "mt6768 has no power"),
+        ("juno-r2", 'benchmark = "hackbench"\ngroups = [1]', "elapsed", "(base|other) load groups=1 #[0-2] has none"),
+    ],
+)
+def test_a_metric_that_is_unknown_names_the_machine_or_the_case(
+    tmp_path: Path, machine: str, workload: str, metric: str, why: str
+) -> None:
+    """Goal: a benchmark that did not end is not explained by power that its machine has."""
+    file = tmp_path / "own.toml"
+    policies = "".join(f'[[policy]]\nlabel = "{name}"\n' for name in ("base", "other"))
+    file.write_text(
+        f'format = 1\nname = "own"\nabout = "x"\nmachine = ["pixel6", "{machine}"]\nbaseline = "base"\nseed = 1\n'
+        f'iterations = 3\nduration = "50ms"\nuntil = {{ ci = "5%", metric = "{metric}", min = 2 }}\n'
+        f'{policies}[[workload]]\nlabel = "load"\n{workload}\n'
+    )
+    with pytest.raises(opplab.InputError, match=f"names the metric '{metric}', which is unknown: {why}"):
+        opplab.Experiment.load(file).run(tmp_path / "out", jobs=1)

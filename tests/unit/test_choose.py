@@ -22,6 +22,7 @@ from opplab.choice.page import LABEL_HEIGHT, page, placed
 from opplab.choice.ranking import _judged, _samples, _singles
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.report.numbers import quantity
+from opplab.summary.answer import title_of
 from opplab.trace.replayed import self_check
 from opplab.uncertainty.causes import Causes
 from opplab.uncertainty.draws import Draws, Values
@@ -260,6 +261,13 @@ def test_a_goal_of_a_part_has_its_change_and_so_has_what_a_constraint_names() ->
     assert row["energy:A53"].startswith(f"{100 * (means[1] / means[0] - 1):+.1f} % [")
     assert row["response_p95"]
     assert list(row).index("energy:A53") < list(row).index("energy")
+    for goal in ("work_done", "power"):
+        found = quick("juno-r2", workload(), governors=governors, goals=[goal], seconds=0.2)
+        base, other = (
+            option.parts[goal].value for option in sorted(found.options, key=lambda one: one.label != "schedutil")
+        )
+        (row,) = found.block().tables()[1]
+        assert row[title_of(goal)].startswith(f"{100 * (other / base - 1):+.1f} % [")
 
 
 def test_work_without_a_deadline_has_no_share_of_misses() -> None:

@@ -310,8 +310,9 @@ class Choice:
         )
 
     def compared(self, columns: Sequence[str]) -> set[str]:
-        """Which columns have a change: not what follows from another, nor shares in percent."""
-        return {metric for metric in columns if is_compared(metric, *self.units[metric])}
+        """Which columns have a change: not what follows from another and nobody asks for, nor shares in percent."""
+        asked = {metric for metric in self.metrics if metric in columns and self.units[metric][0] != "%"}
+        return asked | {metric for metric in columns if is_compared(metric, *self.units[metric])}
 
     def _assumed(self) -> str:
         told = list(filter(None, [*self.notes, self.cold, self.boost]))

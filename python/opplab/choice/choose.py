@@ -310,15 +310,15 @@ def _as_taken(program: Program, settings: Sequence[Setting], said: Callable[[str
     """Give settings with the values that stay where theirs are refused; equal ones are there once then."""
     out: list[Setting] = []
     replaced: list[Setting] = []
-    told: dict[str, None] = {}
+    told: list[str] = []
     for setting in settings:
         one, words = _with_taken_epp(program, *_with_kept_rate(program, setting))
-        told |= dict.fromkeys(words)
+        told += words
         replaced += [one] if words else []
         if not (one.is_in(out) and one.is_in(replaced)):
             out.append(one)
-    for words in told:
-        said(words)
+    for text in dict.fromkeys(told):
+        said(text)
     return out
 
 
@@ -368,8 +368,8 @@ def _able(program: Program, settings: Sequence[Setting], said: Callable[[str], N
         words.append(f"{in_words(labels)} cannot run on {cases[0].machine}{base}: {why}")
     if not out:
         raise InputError("; ".join(words))
-    for one_of in words:
-        said(one_of)
+    for text in words:
+        said(text)
     return out
 
 

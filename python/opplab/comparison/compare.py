@@ -31,6 +31,10 @@ OF_BENCHMARKS = ("overview", "ppw", "power")
 """Tables with a row a benchmark and metric."""
 
 
+class NothingThere(InputError):
+    """A machine has none of what was asked for; another one may have some."""
+
+
 def names_in(text: str) -> list[str]:
     """Give the names of a list of runs; one with a comma stands in double quotes, as in a CSV.
 
@@ -327,9 +331,14 @@ def compare(
         if benchmarks and not own_benchmarks:
             continue
         chosen = list(runs) or order_runs(list(known), place.baseline)
-        names, loaded, own = load_runs(
-            place, chosen, baseline, own_benchmarks, metric, report, monitor, several, everything, also
-        )
+        try:
+            names, loaded, own = load_runs(
+                place, chosen, baseline, own_benchmarks, metric, report, monitor, several, everything, also
+            )
+        except NothingThere as error:
+            refused.append(error)
+            problems.append(Problem(machine, str(error)))
+            continue
         problems += own
         made: list[Table] = []
         if several:
@@ -450,7 +459,7 @@ def load_runs(
         if not any(one.series for one in found):
             why = _missing(place, next(one for one in found if one.name in there), wanted, report, monitor)
             if benchmarks:
-                raise InputError(why)
+                raise NothingThere(why)
             # One that cannot be read is no reason against the others.
             lost.append(Problem(name, why))
             continue
@@ -460,7 +469,7 @@ def load_runs(
             found = [_about(run, place.compared(name, names), also) for run in found]
         loaded.append((name, found, wanted))
     if not loaded:
-        raise InputError(lost[0].what)
+        raise NothingThere(lost[0].what)
     return names, loaded, problems + lost
 
 

@@ -57,12 +57,16 @@ class Sample:
 
     def compare(self, confidence: float, new: list[float] | None = None) -> dict[str, float]:
         """Give ratio, interval and test; of other values of the run if given."""
-        if not any(self.base) and not any(self.new if new is None else new):
+        new = self.new if new is None else new
+        if not self.base or not new:
+            # What nobody knows is equal to nothing.
+            return dict.fromkeys(("ratio", "low", "high", "p", "hedges_g"), float("nan"))
+        if not any(self.base) and not any(new):
             # Nothing against nothing is equal, and nothing is tested.
             return {"ratio": 1.0, "low": 1.0, "high": 1.0, "p": float("nan"), "hedges_g": float("nan")}
         found = stats.compare(
             self.base,
-            self.new if new is None else new,
+            new,
             harmonic=self.is_rate,
             paired=bool(self.paired),
             confidence=confidence,

@@ -44,7 +44,7 @@ def overall(runs: Sequence[Run], confidence: float = CONFIDENCE) -> list[tuple[f
         for label, series in base.series.items():
             other = run.series.get(label)
             if run is base:
-                logs.append(0.0)
+                logs += [0.0] if any(map(isfinite, series.values())) else []
                 continue
             if other is None or (sample := sample_of(series, other)).impossible:
                 continue

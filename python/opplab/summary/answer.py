@@ -417,6 +417,9 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
             if metric in about.values() and metric != about.get(point[1]):
                 continue
             known = {seed: run[metric] for seed, run in runs.items() if run.get(metric) is not None}
+            if metric == "rate" and not known:
+                # Of what counts no work.
+                continue
             unit, better = units[metric]
             values[metric] = mean_of([float(one) for one in known.values()], better, unit) if known else None  # type: ignore[arg-type]
             if theirs and is_compared(metric, unit, better):

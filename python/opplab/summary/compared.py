@@ -150,18 +150,24 @@ def report(
     >>> page.to_html().count("<svg")
     14
     """
-    from opplab.comparison.compare import load_runs, order_runs
+    from opplab.comparison.compare import NothingThere, load_runs, order_runs
 
     places = by_machine(source)
     known = list(dict.fromkeys(name for _, place in places for name in place.runs()))
     names = order_runs(list(runs) or known, (None if runs else places[0][1].baseline) if baseline is None else baseline)
     made = []
+    lacking: list[NothingThere] = []
     problems: list[Problem] = []
     residency = []
     for machine, place in places:
         if not set(names) & set(place.runs()):
             continue
-        _, loaded, own = load_runs(place, names, None, benchmarks, metric, view)
+        try:
+            _, loaded, own = load_runs(place, names, None, benchmarks, metric, view)
+        except NothingThere as error:
+            lacking.append(error)
+            problems.append(Problem(machine, str(error)))
+            continue
         problems += own
         for name, found, wanted in loaded:
             shown = []
@@ -190,6 +196,8 @@ def report(
             gained = gains(main, [place.per_watt(run) for run in main], watts, confidence)
             made.append(Benchmark(where, shown, table, known_w, machine, main, gained, rails, apart))
         residency += _residency(place, names, [name for name, _, _ in loaded], machine if len(places) > 1 else "")
+    if lacking and not made:
+        raise lacking[0]
     if isinstance(source, str) or not isinstance(source, Sequence):
         sources = (
             [Path(source).name or str(source)]

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from opplab import _opplab
 from opplab.errors import CheckError, InputError, OpplabError
 from opplab.simulation.cases import Measured, names_of
+from opplab.simulation.power import is_of_power
 
 if TYPE_CHECKING:
     from opplab.simulation.cases import Case
@@ -267,7 +268,7 @@ def run_cases(
             case = queue.popleft()
             if case.hash in done:
                 tally.skipped += 1
-                value = _value(store.measured(case.hash), until.metric) if store and until else None
+                value = _value(case, store.measured(case.hash), until.metric) if store and until else None
                 queue.extend(plan.finished(case, value))
             elif case.hash in failed_before:
                 tally.fail(case, "failed before (--retry-failed runs it again)")
@@ -296,7 +297,7 @@ def run_cases(
                 future = finished.get()
                 case = running.pop(future)
                 found = _finish(case, future, store, tally, keep)
-                want(plan.finished(case, None if found is None or until is None else _value(found, until.metric)))
+                want(plan.finished(case, None if found is None or until is None else _value(case, found, until.metric)))
                 submit(pool)
                 if progress:
                     progress(tally)
@@ -309,12 +310,13 @@ def run_cases(
     return tally
 
 
-def _value(measured: Measured, metric: str) -> float:
+def _value(case: Case, measured: Measured, metric: str) -> float:
     """Find the value of a metric of one case."""
     for name, _, _, value in measured.rows:
         if name == metric:
             if value is None:
-                raise InputError(f"`until` names the metric '{metric}', which is unknown: the machine has no power")
+                why = f"{case.machine} has no power" if is_of_power(metric) else f"{case.label} has none"
+                raise InputError(f"`until` names the metric '{metric}', which is unknown: {why}")
             return value
     raise InputError(f"`until` names the metric '{metric}', which no case has (there is: energy, rate, ...)")
 
