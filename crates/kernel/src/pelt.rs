@@ -210,11 +210,14 @@ pub fn se_runnable(is_task: bool, on_rq: bool, sched_delayed: bool, runnable_wei
 /// (sched.h: scale_load_down, v6.12).
 #[inline]
 pub const fn scale_load_down(weight: u64) -> u64 {
-    if weight == 0 {
-        return 0;
-    }
     let scaled = weight >> SCHED_CAPACITY_SHIFT;
-    if scaled < 2 { 2 } else { scaled }
+    if scaled < 2 { scale_small(weight) } else { scaled }
+}
+
+/// The same of a weight so small that no task has it, apart: weights are scaled all the time.
+#[cold]
+const fn scale_small(weight: u64) -> u64 {
+    if weight == 0 { 0 } else { 2 }
 }
 
 /// `val * y^n` by a shift for whole half-lives and a table for the rest.

@@ -78,14 +78,17 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let now = state.clk.rq_clock_pelt();
         let sa = &mut self.tasks[task].sa;
         // Most updates follow another at the same instant, and most of the others another in the same period.
-        if !sa.ends_no_period(now) || !state.cfs.ends_no_period(now) || self.gates.scaled_contribution {
-            return self.update_old_load_avg(cpu, task, attach);
-        }
         if !sa.is_current(now) {
+            if !sa.ends_no_period(now) || self.gates.scaled_contribution {
+                return self.update_old_load_avg(cpu, task, attach);
+            }
             let running = state.fair.curr() == Some(task.0);
             update_load_avg_se::<H>(now, sa, task_facts(&self.entities[task], running));
         }
         if !state.cfs.is_current(now) {
+            if !state.cfs.ends_no_period(now) || self.gates.scaled_contribution {
+                return self.update_old_load_avg(cpu, task, attach);
+            }
             state.cfs.update::<H>(now, state.fair.facts());
         }
     }

@@ -18,7 +18,7 @@ use opplab_kernel::pelt::HalfLife;
 use opplab_model::event::Sink;
 use opplab_model::workload::Op;
 
-use crate::ids::{CpuId, DeviceId, TaskId};
+use crate::ids::{CpuId, DeviceId, PolicyId, TaskId};
 use crate::run::agenda::Wait;
 use crate::run::engine::Engine;
 use crate::run::objects::Message;
@@ -58,7 +58,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     #[inline(always)]
     fn advance(&mut self, cpu: CpuId) {
-        let task = self.cpus[cpu].curr;
+        let state = &self.cpus[cpu];
+        let (task, must_leave) = (state.curr, state.need_resched);
         let state = &self.tasks[task];
         // In an op that had to wait for the CPU's overhead it is still in the kernel.
         let may_stop = state.throttle_work;
@@ -76,19 +77,15 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         }
         self.here = cpu;
         let (ops, sugov) = (state.ops, state.sugov);
-        if self.cpus[cpu].need_resched {
+        if must_leave {
             return;
         }
+        if let Some(policy) = sugov {
+            return self.run_kthread(cpu, task, policy);
+        }
         for _ in 0..OPS_AT_ONE_INSTANT_MAX {
-            let step = match sugov {
-                Some(policy) if self.sugov_step(task, policy) => return,
-                Some(_) => Step::Next,
-                None => {
-                    let op = ops.get(self.tasks[task].pc as usize).unwrap_or(&Op::Exit);
-                    self.step(cpu, task, op)
-                }
-            };
-            match step {
+            let op = ops.get(self.tasks[task].pc as usize).unwrap_or(&Op::Exit);
+            match self.step(cpu, task, op) {
                 Step::Through if !may_stop => {}
                 Step::Next | Step::Through => {
                     if self.cpus[cpu].need_resched || may_stop && self.stops_on_return(cpu, task) {
@@ -106,6 +103,22 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 }
             }
         }
+        self.fail_endless(cpu, task);
+    }
+
+    /// The same of a frequency policy's kthread, which has no ops.
+    #[inline(never)]
+    fn run_kthread(&mut self, cpu: CpuId, task: TaskId, policy: PolicyId) {
+        for _ in 0..OPS_AT_ONE_INSTANT_MAX {
+            if self.sugov_step(task, policy) || self.cpus[cpu].need_resched {
+                return;
+            }
+        }
+        self.fail_endless(cpu, task);
+    }
+
+    #[cold]
+    fn fail_endless(&mut self, cpu: CpuId, task: TaskId) {
         let name = &self.case.workload.tasks[self.tasks[task].spec as usize].name;
         self.fail(format!(
             "task {name:?} runs {OPS_AT_ONE_INSTANT_MAX} ops without using any time: its loop is endless"
