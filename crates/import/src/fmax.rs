@@ -161,8 +161,10 @@ impl FmaxInput {
             clusters,
             driver: driver.name.to_owned(),
             no_turbo,
-            no_invariance: (machine.invariance == InvarianceSource::Absent)
-                .then_some("the processor has no APERF and MPERF (flag aperfmperf)"),
+            no_invariance: (machine.invariance == InvarianceSource::Absent).then_some(match machine.processor {
+                Some(_) => "the processor has no APERF and MPERF (flag aperfmperf)",
+                None => "the architecture has no frequency scale (arch_scale_freq_capacity())",
+            }),
             base_frequency_khz: (machine.tsc_khz != 0).then_some(cluster.base_khz).filter(|&khz| khz != 0),
             kinds,
         }
@@ -310,7 +312,8 @@ fn push(report: &mut FmaxReport, name: &str, khz: u32, ratio: u64, source: Strin
 
 /// Whether the kernel whose schedutil the report is about is frequency invariant here.
 fn is_invariant(report: &FmaxReport) -> bool {
-    kernel(report, "", SCHEDUTIL).ratio.is_some() || report.input.processor.is_none()
+    let input = &report.input;
+    kernel(report, "", SCHEDUTIL).ratio.is_some() || input.processor.is_none() && input.no_invariance.is_none()
 }
 
 /// What schedutil (6.12) asks for at a utilisation of `capacity`, before the frequency table.
@@ -457,7 +460,7 @@ fn kernel(report: &FmaxReport, name: &'static str, version: Version) -> KernelCh
         };
         return none(format!("no frequency invariance on {whose} before {since}: the scale is always 1024"));
     }
-    if input.processor.is_none() {
+    if input.processor.is_none() && input.no_invariance.is_none() {
         let mut why = "not x86: the driver reports each change, relative to the policy's highest frequency".to_owned();
         let own = input.own_highest();
         if own.len() > 1 {

@@ -644,7 +644,7 @@ fn points_of_boost_are_no_turbo() {
     );
 }
 
-/// Goal: /proc/cpuinfo of POWER names the server under `model`, which is no number of a processor.
+/// Goal: /proc/cpuinfo of POWER names the server under `model`, which is no number of a processor. It has no frequency scale.
 #[test]
 fn a_server_that_names_itself_is_no_x86() {
     let mut files = two_policies(|cpu| format!("sys/devices/system/cpu/cpufreq/policy{cpu}"), "1000000 500000");
@@ -652,7 +652,12 @@ fn a_server_that_names_itself_is_no_x86() {
         (0..4).map(|cpu| format!("processor\t: {cpu}\ncpu\t\t: POWER9, altivec supported\n\n")).collect();
     files.push(("proc/cpuinfo".to_owned(), format!("{blocks}timebase\t: 512000000\nmodel\t\t: 9006-22P\n")));
     let machine = imported_tree("power", &files).machine;
-    assert_eq!((machine.nr_cpus(), machine.processor, machine.invariance), (4, None, InvarianceSource::FreqChange));
+    assert_eq!((machine.nr_cpus(), &machine.processor, machine.invariance), (4, &None, InvarianceSource::Absent));
+    let report = fmax(&FmaxInput::of_machine(&machine), None);
+    assert!(report.kernels.iter().all(|kernel| kernel.ratio.is_none()), "{:?}", report.kernels);
+    // Without invariance schedutil leaves a quarter above the current clock (cpufreq_schedutil.c:get_capacity_ref_freq(), v6.12).
+    assert_eq!(report.tipping[0].khz, 500_000);
+    assert!(check::check(None, &machine, &report).iter().any(|finding| finding.check == "invariance"));
 }
 
 /// Goal: each kernel's names and units of one energy model, with the costs that each forms, are the same watts.
