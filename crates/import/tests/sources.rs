@@ -644,6 +644,18 @@ fn points_of_boost_are_no_turbo() {
     );
 }
 
+/// Goal: what a machine does not hold of its kernel's command line is named, and what nobody asked for is not.
+#[test]
+fn isolated_cpus_are_named() {
+    let mut files = two_policies(|cpu| format!("sys/devices/system/cpu/cpufreq/policy{cpu}"), "1000000 500000");
+    files.push(("sys/devices/system/cpu/isolated".to_owned(), "2-3\n".to_owned()));
+    files.push(("sys/devices/system/cpu/nohz_full".to_owned(), "  (null)\n".to_owned()));
+    let imported = imported_tree("isolated", &files);
+    let named: Vec<&String> = imported.notes.iter().filter(|note| note.contains("command line")).collect();
+    assert_eq!(named, ["CPUs 2-3 have isolcpus= on the kernel's command line: a run has it by its policy, isolcpus"]);
+    assert_eq!(imported.machine.nr_cpus(), 4);
+}
+
 /// Goal: /proc/cpuinfo of POWER names the server under `model`, which is no number of a processor. It has no frequency scale.
 #[test]
 fn a_server_that_names_itself_is_no_x86() {
