@@ -12,7 +12,8 @@ use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_kernel::cpufreq::schedutil::sugov_effective_cpu_perf;
 use opplab_kernel::freq_invariance::{
-    FreqMax, FreqMaxFacts, FreqMaxOf, IntelMsrs, IntelTurboModel, TurboLevel, midpoint, scale_freq_tick,
+    CPPC_HIGHEST_PERF_PERFORMANCE, FreqMax, FreqMaxFacts, FreqMaxOf, IntelMsrs, IntelTurboModel, TurboLevel, midpoint,
+    scale_freq_tick,
 };
 use opplab_kernel::freq_max::{BaseInstead, FreqMaxRule, FreqMaxSources, NoFreqMax};
 use opplab_kernel::profile::{AmdHighestPerf, KernelProfile, PROFILES, Platform};
@@ -683,6 +684,17 @@ fn warnings(report: &mut FmaxReport) {
              the latter",
             shown / 1000,
             input.sources.base_khz / 1000
+        ));
+    }
+    if let (true, Some(&(_, nominal))) = (input.kinds.len() > 1, input.sources.cppc.as_ref())
+        && input.platform() == Platform::Amd
+        && let Some(boost) = (CPPC_HIGHEST_PERF_PERFORMANCE * 1024).checked_div(nominal.into())
+    {
+        // arch/x86/kernel/acpi/cppc.c:amd_get_boost_ratio_numerator(), v6.13.
+        warn(format!(
+            "cores of other clocks may be AMD's kinds of core, which the source does not show: from 6.13 on kernels that know \
+             them take {CPPC_HIGHEST_PERF_PERFORMANCE} for highest_perf of performance cores, so that f_max is {} MHz",
+            (u64::from(input.sources.base_khz) * midpoint(boost)) / 1024 / 1000
         ));
     }
     if input.kinds.len() > 1 && input.processor.is_some() {

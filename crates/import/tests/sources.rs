@@ -644,6 +644,40 @@ fn points_of_boost_are_no_turbo() {
     );
 }
 
+/// Goal: what newer kernels take on AMD's processors with two kinds of core is named, as no source shows the kinds; preferred
+/// cores of one kind are not.
+#[test]
+fn kinds_of_core_of_amd_are_named() {
+    let warned = |second_khz: &str| {
+        let mut files = vec![("sys/devices/system/cpu/online".to_owned(), "0-1".to_owned())];
+        let mut cpuinfo = String::new();
+        for (cpu, highest, khz) in [(0, "208", "5157000"), (1, "135", second_khz)] {
+            let folder = format!("sys/devices/system/cpu/cpufreq/policy{cpu}");
+            for (name, text) in
+                [("scaling_driver", "amd-pstate-epp"), ("cpuinfo_min_freq", "605000"), ("cpuinfo_max_freq", khz)]
+            {
+                files.push((format!("{folder}/{name}"), text.to_owned()));
+            }
+            let folder = format!("sys/devices/system/cpu/cpu{cpu}/acpi_cppc");
+            for (name, text) in
+                [("highest_perf", highest), ("nominal_perf", "81"), ("nominal_freq", "2000"), ("lowest_perf", "25")]
+            {
+                files.push((format!("{folder}/{name}"), text.to_owned()));
+            }
+            cpuinfo.push_str(&format!(
+                "processor\t: {cpu}\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 36\nflags\t\t: aperfmperf cppc\n\n"
+            ));
+        }
+        files.push(("proc/cpuinfo".to_owned(), cpuinfo));
+        let machine = imported_tree("amd-kinds", &files).machine;
+        let report = fmax(&FmaxInput::of_machine(&machine), None);
+        report.warnings.into_iter().filter(|warning| warning.contains("6.13")).collect::<Vec<_>>()
+    };
+    // 196 * 1024 / 81 = 2477, its midpoint with 1024 is 1750, of 2000 MHz.
+    assert!(warned("3300000")[0].ends_with("so that f_max is 3417 MHz"), "{:?}", warned("3300000"));
+    assert!(warned("5157000").is_empty());
+}
+
 /// Goal: what a machine does not hold of its kernel's command line is named, and what nobody asked for is not.
 #[test]
 fn isolated_cpus_are_named() {
