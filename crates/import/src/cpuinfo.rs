@@ -24,6 +24,7 @@ pub(crate) fn read(file: &str, text: &str, facts: &mut Facts) -> Result<(), Impo
     let mut blocks: Vec<Block> = Vec::new();
     let mut block = Block::default();
     for (index, line) in text.lines().enumerate() {
+        let line = line.trim_matches('\0');
         let Some((key, value)) = line.split_once(':') else {
             if !line.trim().is_empty() {
                 return Err(ImportError::line(file, index + 1, format!("`{}` is not `key : value`", shorten(line))));

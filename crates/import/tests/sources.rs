@@ -593,7 +593,8 @@ fn imported_tree(name: &str, files: &[(String, String)]) -> Imported {
 /// Goal: a tree copied by tar, whose files have a page of zeros behind the text, is the machine that it is without them.
 #[test]
 fn pages_filled_with_zeros_are_read() {
-    let plain = two_policies(|cpu| format!("sys/devices/system/cpu/cpufreq/policy{cpu}"), "2000000 800000");
+    let mut plain = two_policies(|cpu| format!("sys/devices/system/cpu/cpufreq/policy{cpu}"), "2000000 800000");
+    plain.push(("proc/cpuinfo".to_owned(), (0..4).map(|cpu| format!("processor\t: {cpu}\n\n")).collect()));
     let filled: Vec<(String, String)> =
         plain.iter().map(|(file, text)| (file.clone(), format!("{text}\n{}", "\0".repeat(64)))).collect();
     let of = |files: &[(String, String)]| imported_tree("zeros", files).machine.clusters;
