@@ -236,11 +236,15 @@ fn capacities(facts: Option<&Facts>, machine: &Machine, found: &mut Vec<Finding>
                 "hybrid-capacity",
                 Severity::Warning,
                 format!(
-                    "cores differ, but {}; by CPPC their capacities are {}",
+                    "cores differ, but {}; {} {}",
                     if told.is_empty() {
-                        "the kernel shows no cpu_capacity"
+                        "the source shows no cpu_capacity"
                     } else {
                         "cpu_capacity is the same for all"
+                    },
+                    match facts.cpus.values().all(|cpu| cpu.cppc.is_some()) {
+                        true => "by CPPC their capacities are",
+                        false => "without CPPC their capacities are taken as",
                     },
                     list.join(", ")
                 ),

@@ -645,6 +645,21 @@ fn points_of_boost_are_no_turbo() {
     );
 }
 
+/// Goal: the CPUs of a hybrid processor's log are not all alike: an i7-1260P has 4 cores of two threads with 4.7 GHz, and 8 of
+/// one with 3.4 GHz.
+#[test]
+fn a_log_of_a_hybrid_processor_has_two_kinds_of_core() {
+    let Some(path) = shared("data/stats-collect/tests/data/results/good/adl0/stats/turbostat.raw.txt") else { return };
+    let imported = to_machine(&facts(&path)).unwrap_or_else(|error| panic!("{error}"));
+    let of = |cluster: &opplab_model::machine::Cluster| {
+        (cluster.name.clone(), cluster.cpus.len(), cluster.opps.last().map_or(0, |opp| opp.khz), cluster.hwp.is_some())
+    };
+    let found: Vec<_> = imported.machine.clusters.iter().map(of).collect();
+    assert_eq!(found, [("core".to_owned(), 8, 4_700_000, true), ("atom".to_owned(), 8, 3_400_000, false)]);
+    assert!(imported.missing.iter().any(|what| what.starts_with("capacity of the kinds of core")));
+    assert!(imported.notes.iter().any(|note| note.contains("hybrid")));
+}
+
 /// Goal: what newer kernels take on AMD's processors with two kinds of core is named, as no source shows the kinds; preferred
 /// cores of one kind are not.
 #[test]
