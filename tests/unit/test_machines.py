@@ -442,3 +442,27 @@ def test_dumps_know_their_pause_instruction_by_the_model() -> None:
         assert assumed is ("pause_cycles" in machine.get("range", {})), name
     for name in ("epyc-7742-2s", "skylake-8x-uma"):
         assert tomllib.loads(Machine.load(name).to_toml())["pause_cycles"] > 10, name
+
+
+def test_fmax_of_an_architecture_without_a_scale_is_not_invariant(tmp_path: Path) -> None:
+    """Goal: POWER's schedutil works on the current clock, and many clusters are within the terminal's width."""
+    cpu = tmp_path / "sys/devices/system/cpu"
+    for number in range(8):
+        policy = cpu / f"cpufreq/policy{number}"
+        policy.mkdir(parents=True)
+        (policy / "related_cpus").write_text(f"{number}\n")
+        (policy / "scaling_available_frequencies").write_text("3800000 2000000\n")
+        (policy / "cpuinfo_max_freq").write_text("3800000\n")
+        # Policies with idle states of their own are clusters of their own.
+        (cpu / f"cpu{number}/cpuidle/state0").mkdir(parents=True)
+        (cpu / f"cpu{number}/cpuidle/state0/name").write_text(f"snooze{number}\n")
+    (cpu / "online").write_text("0-7\n")
+    (tmp_path / "proc").mkdir()
+    blocks = "".join(f"processor\t: {number}\ncpu\t\t: POWER9, altivec supported\n\n" for number in range(8))
+    (tmp_path / "proc/cpuinfo").write_text(f"{blocks}timebase\t: 512000000\nmodel\t\t: 9006-22P\n")
+    text = answered("fmax", tmp_path, columns=80).output
+    assert "schedutil (6.12, not invariant) asks for more than the current clock" in text
+    assert max(map(len, text.splitlines())) <= 80
+    # Both the current clock and the utilisation count with a quarter more: from 1024 / 1.25 / 1.25 = 655.4 on.
+    assert "2000 MHz  from utilisation 656 of 1024 on" in text and "3800 MHz  never" in text
+    assert "no frequency scale" in answered("machine", "check", tmp_path).output

@@ -236,11 +236,15 @@ fn capacities(facts: Option<&Facts>, machine: &Machine, found: &mut Vec<Finding>
                 "hybrid-capacity",
                 Severity::Warning,
                 format!(
-                    "cores differ, but {}; by CPPC their capacities are {}",
+                    "cores differ, but {}; {} {}",
                     if told.is_empty() {
-                        "the kernel shows no cpu_capacity"
+                        "the source shows no cpu_capacity"
                     } else {
                         "cpu_capacity is the same for all"
+                    },
+                    match facts.cpus.values().all(|cpu| cpu.cppc.is_some()) {
+                        true => "by CPPC their capacities are",
+                        false => "without CPPC their capacities are taken as",
                     },
                     list.join(", ")
                 ),
@@ -274,19 +278,24 @@ fn capacities(facts: Option<&Facts>, machine: &Machine, found: &mut Vec<Finding>
 }
 
 fn invariance(fmax: &FmaxReport, found: &mut Vec<Finding>) {
-    if fmax.input.processor.is_some()
+    if (fmax.input.processor.is_some() || fmax.input.no_invariance.is_some())
         && let Some(latest) = fmax.kernels.last()
         && latest.ratio.is_none()
     {
+        let by_counters = "make the register or the CPPC field readable (firmware, hypervisor), or drive the machine \
+                           with a governor that needs no invariance";
+        let (severity, remedy) = match fmax.input.processor {
+            Some(_) => (Severity::Error, by_counters),
+            None => (Severity::Note, "nothing; or drive the machine with a governor that needs no invariance"),
+        };
         add(
             found,
             "invariance",
-            Severity::Error,
+            severity,
             format!("no frequency invariance, even on kernel {}: {}", latest.kernel, latest.why),
             "utilisation rises as the clock falls; schedutil works on the current frequency with a headroom of its own, \
              and energy-aware scheduling refuses to start",
-            "make the register or the CPPC field readable (firmware, hypervisor), or drive the machine with a governor \
-             that needs no invariance",
+            remedy,
         );
     }
     for warning in fmax.warnings.iter().filter(|warning| !warning.starts_with("turbo is switched off")) {

@@ -24,6 +24,7 @@ pub(crate) fn read(file: &str, text: &str, facts: &mut Facts) -> Result<(), Impo
     let mut blocks: Vec<Block> = Vec::new();
     let mut block = Block::default();
     for (index, line) in text.lines().enumerate() {
+        let line = line.trim_matches('\0');
         let Some((key, value)) = line.split_once(':') else {
             if !line.trim().is_empty() {
                 return Err(ImportError::line(file, index + 1, format!("`{}` is not `key : value`", shorten(line))));
@@ -58,6 +59,9 @@ pub(crate) fn read(file: &str, text: &str, facts: &mut Facts) -> Result<(), Impo
                 let mhz = value.parse::<f64>().ok().filter(|mhz| (1.0..100_000.0).contains(mhz));
                 facts.cpu_mhz_khz = mhz.map(|mhz| (mhz * 1000.0).round() as u32);
             }
+            // POWER and LoongArch, which have no arch_scale_freq_capacity() (v6.12).
+            "timebase" => facts.scales_frequency = false,
+            "ISA" | "isa" if value.contains("loongarch") => facts.scales_frequency = false,
             "physical id" => block.physical_id = Some(number()?),
             "core id" => block.core_id = Some(number()?),
             "flags" if facts.flags.is_empty() => {

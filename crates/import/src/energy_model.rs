@@ -46,7 +46,8 @@ fn is_state(name: &str) -> bool {
 }
 
 /// Whether the powers of a model that has watts are milliwatts. Only the kernels with these (v5.16 to v5.19) count the cost
-/// of the fastest state in thousandths of its power (energy_model.h:em_scale_power()); later it is the power or less.
+/// of the fastest state in thousandths of its power (include/linux/energy_model.h:em_scale_power(), v5.17); later it is
+/// the power or less.
 fn is_milliwatts(states: &[OppFacts]) -> bool {
     let fastest = states.iter().max_by_key(|state| state.khz);
     fastest.is_some_and(|state| state.power_uw != 0 && state.cost == state.power_uw.saturating_mul(1000))

@@ -209,6 +209,8 @@ pub struct Facts {
     pub kernel: Option<String>,
     /// CPU flags that matter: `aperfmperf`, `hwp`, ...
     pub flags: Vec<String>,
+    /// Whether the architecture has a frequency scale at all.
+    pub scales_frequency: bool,
     /// The first CPU's `cpu MHz` in /proc/cpuinfo, in kHz: all that there is on a machine without cpufreq.
     pub cpu_mhz_khz: Option<u32>,
     /// CPUs that are online.
@@ -255,6 +257,7 @@ impl Facts {
             processor: None,
             kernel: None,
             flags: Vec::new(),
+            scales_frequency: true,
             cpu_mhz_khz: None,
             cpus: BTreeMap::new(),
             policies: BTreeMap::new(),

@@ -12,7 +12,8 @@ use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_kernel::cpufreq::schedutil::sugov_effective_cpu_perf;
 use opplab_kernel::freq_invariance::{
-    FreqMax, FreqMaxFacts, FreqMaxOf, IntelMsrs, IntelTurboModel, TurboLevel, midpoint, scale_freq_tick,
+    CPPC_HIGHEST_PERF_PERFORMANCE, FreqMax, FreqMaxFacts, FreqMaxOf, IntelMsrs, IntelTurboModel, TurboLevel, midpoint,
+    scale_freq_tick,
 };
 use opplab_kernel::freq_max::{BaseInstead, FreqMaxRule, FreqMaxSources, NoFreqMax};
 use opplab_kernel::profile::{AmdHighestPerf, KernelProfile, PROFILES, Platform};
@@ -161,8 +162,10 @@ impl FmaxInput {
             clusters,
             driver: driver.name.to_owned(),
             no_turbo,
-            no_invariance: (machine.invariance == InvarianceSource::Absent)
-                .then_some("the processor has no APERF and MPERF (flag aperfmperf)"),
+            no_invariance: (machine.invariance == InvarianceSource::Absent).then_some(match machine.processor {
+                Some(_) => "the processor has no APERF and MPERF (flag aperfmperf)",
+                None => "the architecture has no frequency scale (arch_scale_freq_capacity())",
+            }),
             base_frequency_khz: (machine.tsc_khz != 0).then_some(cluster.base_khz).filter(|&khz| khz != 0),
             kinds,
         }
@@ -310,7 +313,8 @@ fn push(report: &mut FmaxReport, name: &str, khz: u32, ratio: u64, source: Strin
 
 /// Whether the kernel whose schedutil the report is about is frequency invariant here.
 fn is_invariant(report: &FmaxReport) -> bool {
-    kernel(report, "", SCHEDUTIL).ratio.is_some() || report.input.processor.is_none()
+    let input = &report.input;
+    kernel(report, "", SCHEDUTIL).ratio.is_some() || input.processor.is_none() && input.no_invariance.is_none()
 }
 
 /// What schedutil (6.12) asks for at a utilisation of `capacity`, before the frequency table.
@@ -457,7 +461,7 @@ fn kernel(report: &FmaxReport, name: &'static str, version: Version) -> KernelCh
         };
         return none(format!("no frequency invariance on {whose} before {since}: the scale is always 1024"));
     }
-    if input.processor.is_none() {
+    if input.processor.is_none() && input.no_invariance.is_none() {
         let mut why = "not x86: the driver reports each change, relative to the policy's highest frequency".to_owned();
         let own = input.own_highest();
         if own.len() > 1 {
@@ -680,6 +684,17 @@ fn warnings(report: &mut FmaxReport) {
              the latter",
             shown / 1000,
             input.sources.base_khz / 1000
+        ));
+    }
+    if let (true, Some(&(_, nominal))) = (input.kinds.len() > 1, input.sources.cppc.as_ref())
+        && input.platform() == Platform::Amd
+        && let Some(boost) = (CPPC_HIGHEST_PERF_PERFORMANCE * 1024).checked_div(nominal.into())
+    {
+        // arch/x86/kernel/acpi/cppc.c:amd_get_boost_ratio_numerator(), v6.13.
+        warn(format!(
+            "cores of other clocks may be AMD's kinds of core, which the source does not show: from 6.13 on kernels that know \
+             them take {CPPC_HIGHEST_PERF_PERFORMANCE} for highest_perf of performance cores, so that f_max is {} MHz",
+            (u64::from(input.sources.base_khz) * midpoint(boost)) / 1024 / 1000
         ));
     }
     if input.kinds.len() > 1 && input.processor.is_some() {

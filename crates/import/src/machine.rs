@@ -218,7 +218,7 @@ impl Maker<'_> {
         let counts = facts.flags.iter().any(|flag| flag == "aperfmperf") && turbo_freq_ratio != Some(0);
         let invariance = if counts {
             InvarianceSource::CountersAtTick
-        } else if self.is_x86() && !facts.flags.is_empty() {
+        } else if !facts.scales_frequency || self.is_x86() && !facts.flags.is_empty() {
             InvarianceSource::Absent
         } else {
             InvarianceSource::FreqChange

@@ -17,9 +17,9 @@ pub(crate) const TURBO_RATIO_LIMIT1: u32 = 0x1ae;
 /// `MSR_TURBO_RATIO_LIMIT2`.
 const TURBO_RATIO_LIMIT2: u32 = 0x1af;
 /// `MSR_HWP_CAPABILITIES`.
-const HWP_CAPABILITIES: u32 = 0x771;
+pub(crate) const HWP_CAPABILITIES: u32 = 0x771;
 /// `MSR_HWP_REQUEST`.
-const HWP_REQUEST: u32 = 0x774;
+pub(crate) const HWP_REQUEST: u32 = 0x774;
 const RAPL_POWER_UNIT: u32 = 0x606;
 const PKG_POWER_LIMIT: u32 = 0x610;
 const PKG_POWER_INFO: u32 = 0x614;

@@ -286,6 +286,19 @@ fn globals(tree: &SysTree, facts: &mut Facts) -> Result<(), ImportError> {
     facts.no_turbo = flag(format!("{CPU}/intel_pstate/no_turbo"))?;
     facts.hwp_dynamic_boost = flag(format!("{CPU}/intel_pstate/hwp_dynamic_boost"))?;
     facts.boost = flag(format!("{CPU}/cpufreq/boost"))?;
+    for key in ["isolated", "nohz_full"] {
+        // The kernel's file has `(null)` where nothing was asked for.
+        let path = format!("{CPU}/{key}");
+        if let Some(list) = tree.text(&path).filter(|list| !list.starts_with('('))
+            && tree.cpus(&path)?.is_some()
+        {
+            let key = if key == "isolated" { "isolcpus" } else { key };
+            facts.notes.push(format!(
+                "CPUs {} have {key}= on the kernel's command line: a run has it by its policy, {key}",
+                shorten(list)
+            ));
+        }
+    }
     let first = facts.policies.keys().next().copied().unwrap_or(0);
     for path in [
         format!("{CPU}/cpufreq/schedutil/rate_limit_us"),

@@ -3,7 +3,7 @@
 use opplab_model::machine::Processor;
 
 use crate::error::{ImportError, shorten};
-use crate::facts::{CpuFacts, Facts, PolicyFacts, SourceKind};
+use crate::facts::{CoreType, CpuFacts, Facts, PolicyFacts, SourceKind};
 use crate::msr;
 
 /// Whether `text` looks like turbostat's output, with or without its header.
@@ -37,6 +37,12 @@ struct Header {
     min_khz: Option<u32>,
     base_khz: Option<u32>,
     turbo_khz: Option<u32>,
+    /// The cores are of several kinds.
+    hybrid: bool,
+    /// The lines are those of the small cores' turbo.
+    secondary: bool,
+    /// Turbo of the small cores.
+    small_khz: Option<u32>,
     driver: Option<String>,
     governor: Option<String>,
 }
@@ -67,12 +73,28 @@ pub(crate) fn import(name: &str, file: &str, text: &str) -> Result<Facts, Import
         }
         header_line(line, &mut header, &mut processor, &mut facts).map_err(fault)?;
     }
+    let siblings_of = |place: [u32; 3]| -> Vec<u32> {
+        cores.iter().filter(|(_, other)| *other == place).map(|(other, _)| *other).collect()
+    };
+    let has_threads = cores.iter().any(|&(_, place)| siblings_of(place).len() > 1);
+    if header.hybrid {
+        facts.notes.push(match has_threads {
+            true => "the processor is a hybrid one: cores of two threads are taken for the big ones, the others for the small".to_owned(),
+            false => "the processor is a hybrid one, and the log does not show which cores are small: all are taken for big ones".to_owned(),
+        });
+    }
     for &(cpu, place) in &cores {
-        let siblings = cores.iter().filter(|(_, other)| *other == place).map(|(other, _)| *other).collect();
-        let mut of_cpu = CpuFacts { core: Some(siblings), package: Some(place[0]), ..CpuFacts::default() };
-        of_cpu.msrs.extend(header.registers.iter().copied());
+        let siblings = siblings_of(place);
+        let kind = if siblings.len() > 1 { CoreType::Core } else { CoreType::Atom };
+        let core_type = (header.hybrid && has_threads).then_some(kind);
+        let mut of_cpu = CpuFacts { core: Some(siblings), package: Some(place[0]), core_type, ..CpuFacts::default() };
+        let is_small = core_type == Some(CoreType::Atom);
+        // The header has the first CPU's registers; those of performance levels and turbo are of its kind of core.
+        let holds = |address: u32| !is_small || ![msr::HWP_CAPABILITIES, msr::HWP_REQUEST].contains(&address);
+        of_cpu.msrs.extend(header.registers.iter().copied().filter(|&(address, _)| holds(address)));
         facts.cpus.insert(cpu, of_cpu);
-        let max = header.turbo_khz.max(header.base_khz);
+        let own = if is_small { header.small_khz.or(header.turbo_khz) } else { header.turbo_khz };
+        let max = own.max(header.base_khz);
         let policy = PolicyFacts {
             id: cpu,
             cpus: vec![cpu],
@@ -151,12 +173,15 @@ fn header_line(line: &str, header: &mut Header, processor: &mut Processor, facts
                 header.base_khz = khz;
                 facts.tell("base_khz", what);
             }
+            _ if what.starts_with("max turbo") && header.secondary => header.small_khz = header.small_khz.max(khz),
             _ if what.starts_with("max turbo") => {
                 header.turbo_khz = header.turbo_khz.max(khz);
                 facts.tell("cpuinfo_max_freq", what);
             }
             _ => {}
         }
+    } else if let Some(rest) = line.strip_prefix("CPUID(7): ") {
+        header.hybrid = rest.split_ascii_whitespace().any(|word| word == "Hybrid");
     } else if let Some(rest) = line.strip_prefix("cpufreq intel_pstate no_turbo: ") {
         facts.no_turbo = Some(rest.trim() != "0");
     } else if let Some(rest) = line.strip_prefix("cpufreq boost: ") {
@@ -169,6 +194,7 @@ fn header_line(line: &str, header: &mut Header, processor: &mut Processor, facts
         if !cpu.starts_with("cpu") {
             return Ok(());
         }
+        header.secondary = rest.starts_with("MSR_SECONDARY_TURBO_RATIO_LIMIT");
         if let Some(driver) = rest.strip_prefix("cpufreq driver: ") {
             header.driver.get_or_insert_with(|| driver.trim().to_owned());
             facts.tell("driver", "cpufreq driver");

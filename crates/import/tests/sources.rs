@@ -593,7 +593,8 @@ fn imported_tree(name: &str, files: &[(String, String)]) -> Imported {
 /// Goal: a tree copied by tar, whose files have a page of zeros behind the text, is the machine that it is without them.
 #[test]
 fn pages_filled_with_zeros_are_read() {
-    let plain = two_policies(|cpu| format!("sys/devices/system/cpu/cpufreq/policy{cpu}"), "2000000 800000");
+    let mut plain = two_policies(|cpu| format!("sys/devices/system/cpu/cpufreq/policy{cpu}"), "2000000 800000");
+    plain.push(("proc/cpuinfo".to_owned(), (0..4).map(|cpu| format!("processor\t: {cpu}\n\n")).collect()));
     let filled: Vec<(String, String)> =
         plain.iter().map(|(file, text)| (file.clone(), format!("{text}\n{}", "\0".repeat(64)))).collect();
     let of = |files: &[(String, String)]| imported_tree("zeros", files).machine.clusters;
@@ -644,7 +645,68 @@ fn points_of_boost_are_no_turbo() {
     );
 }
 
-/// Goal: /proc/cpuinfo of POWER names the server under `model`, which is no number of a processor.
+/// Goal: the CPUs of a hybrid processor's log are not all alike: an i7-1260P has 4 cores of two threads with 4.7 GHz, and 8 of
+/// one with 3.4 GHz.
+#[test]
+fn a_log_of_a_hybrid_processor_has_two_kinds_of_core() {
+    let Some(path) = shared("data/stats-collect/tests/data/results/good/adl0/stats/turbostat.raw.txt") else { return };
+    let imported = to_machine(&facts(&path)).unwrap_or_else(|error| panic!("{error}"));
+    let of = |cluster: &opplab_model::machine::Cluster| {
+        (cluster.name.clone(), cluster.cpus.len(), cluster.opps.last().map_or(0, |opp| opp.khz), cluster.hwp.is_some())
+    };
+    let found: Vec<_> = imported.machine.clusters.iter().map(of).collect();
+    assert_eq!(found, [("core".to_owned(), 8, 4_700_000, true), ("atom".to_owned(), 8, 3_400_000, false)]);
+    assert!(imported.missing.iter().any(|what| what.starts_with("capacity of the kinds of core")));
+    assert!(imported.notes.iter().any(|note| note.contains("hybrid")));
+}
+
+/// Goal: what newer kernels take on AMD's processors with two kinds of core is named, as no source shows the kinds; preferred
+/// cores of one kind are not.
+#[test]
+fn kinds_of_core_of_amd_are_named() {
+    let warned = |second_khz: &str| {
+        let mut files = vec![("sys/devices/system/cpu/online".to_owned(), "0-1".to_owned())];
+        let mut cpuinfo = String::new();
+        for (cpu, highest, khz) in [(0, "208", "5157000"), (1, "135", second_khz)] {
+            let folder = format!("sys/devices/system/cpu/cpufreq/policy{cpu}");
+            for (name, text) in
+                [("scaling_driver", "amd-pstate-epp"), ("cpuinfo_min_freq", "605000"), ("cpuinfo_max_freq", khz)]
+            {
+                files.push((format!("{folder}/{name}"), text.to_owned()));
+            }
+            let folder = format!("sys/devices/system/cpu/cpu{cpu}/acpi_cppc");
+            for (name, text) in
+                [("highest_perf", highest), ("nominal_perf", "81"), ("nominal_freq", "2000"), ("lowest_perf", "25")]
+            {
+                files.push((format!("{folder}/{name}"), text.to_owned()));
+            }
+            cpuinfo.push_str(&format!(
+                "processor\t: {cpu}\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 36\nflags\t\t: aperfmperf cppc\n\n"
+            ));
+        }
+        files.push(("proc/cpuinfo".to_owned(), cpuinfo));
+        let machine = imported_tree("amd-kinds", &files).machine;
+        let report = fmax(&FmaxInput::of_machine(&machine), None);
+        report.warnings.into_iter().filter(|warning| warning.contains("6.13")).collect::<Vec<_>>()
+    };
+    // 196 * 1024 / 81 = 2477, its midpoint with 1024 is 1750, of 2000 MHz.
+    assert!(warned("3300000")[0].ends_with("so that f_max is 3417 MHz"), "{:?}", warned("3300000"));
+    assert!(warned("5157000").is_empty());
+}
+
+/// Goal: what a machine does not hold of its kernel's command line is named, and what nobody asked for is not.
+#[test]
+fn isolated_cpus_are_named() {
+    let mut files = two_policies(|cpu| format!("sys/devices/system/cpu/cpufreq/policy{cpu}"), "1000000 500000");
+    files.push(("sys/devices/system/cpu/isolated".to_owned(), "2-3\n".to_owned()));
+    files.push(("sys/devices/system/cpu/nohz_full".to_owned(), "  (null)\n".to_owned()));
+    let imported = imported_tree("isolated", &files);
+    let named: Vec<&String> = imported.notes.iter().filter(|note| note.contains("command line")).collect();
+    assert_eq!(named, ["CPUs 2-3 have isolcpus= on the kernel's command line: a run has it by its policy, isolcpus"]);
+    assert_eq!(imported.machine.nr_cpus(), 4);
+}
+
+/// Goal: /proc/cpuinfo of POWER names the server under `model`, which is no number of a processor. It has no frequency scale.
 #[test]
 fn a_server_that_names_itself_is_no_x86() {
     let mut files = two_policies(|cpu| format!("sys/devices/system/cpu/cpufreq/policy{cpu}"), "1000000 500000");
@@ -652,7 +714,12 @@ fn a_server_that_names_itself_is_no_x86() {
         (0..4).map(|cpu| format!("processor\t: {cpu}\ncpu\t\t: POWER9, altivec supported\n\n")).collect();
     files.push(("proc/cpuinfo".to_owned(), format!("{blocks}timebase\t: 512000000\nmodel\t\t: 9006-22P\n")));
     let machine = imported_tree("power", &files).machine;
-    assert_eq!((machine.nr_cpus(), machine.processor, machine.invariance), (4, None, InvarianceSource::FreqChange));
+    assert_eq!((machine.nr_cpus(), &machine.processor, machine.invariance), (4, &None, InvarianceSource::Absent));
+    let report = fmax(&FmaxInput::of_machine(&machine), None);
+    assert!(report.kernels.iter().all(|kernel| kernel.ratio.is_none()), "{:?}", report.kernels);
+    // Without invariance schedutil leaves a quarter above the current clock (cpufreq_schedutil.c:get_capacity_ref_freq(), v6.12).
+    assert_eq!(report.tipping[0].khz, 500_000);
+    assert!(check::check(None, &machine, &report).iter().any(|finding| finding.check == "invariance"));
 }
 
 /// Goal: each kernel's names and units of one energy model, with the costs that each forms, are the same watts.

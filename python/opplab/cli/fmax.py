@@ -91,11 +91,11 @@ def _text(facts: dict[str, Any], width: int | None) -> str:
     ]
     if facts["tipping"]:
         ratios = {item["kernel"]: item.get("ratio") for item in facts["kernels"]}
-        invariant = ratios.get("6.12") is not None or not facts.get("processor")
+        invariant = ratios.get("6.12") is not None
         which = "asks for more than" if invariant else "asks for more than the current clock, if that is"
         lines = [f"schedutil (6.12, {'' if invariant else 'not '}invariant) {which}"]
         for (clusters, capacity), items in groupby(facts["tipping"], lambda item: (item["clusters"], item["capacity"])):
-            lines += [f"  on {clusters}, CPUs of capacity {capacity}"]
+            lines += [flow(f"  on {clusters}, CPUs of capacity {capacity}", width)]
             for item in items:
                 util = item.get("util")
                 where = "never" if util is None else f"from utilisation {util} of {capacity} on"
