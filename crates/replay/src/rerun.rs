@@ -341,9 +341,11 @@ impl Replay {
         setup.machine.constant_speed |= shared_stream;
         // What threads do around their runs is part of the work that is recovered.
         setup.machine.costs.context_switch_ns = setup.switch_ns;
-        // A governor's thread was measured with the switch to it.
-        let costs = &mut setup.machine.costs;
-        costs.sugov_work_ns = costs.sugov_work_ns.saturating_sub(costs.context_switch_ns);
+        // A governor's thread was measured with the switch to it, and an engine's own is without.
+        if !events.is_simulated() {
+            let costs = &mut setup.machine.costs;
+            costs.sugov_work_ns = costs.sugov_work_ns.saturating_sub(costs.context_switch_ns);
+        }
         let (workload, pids, exits_ns) = recovered(&events, &setup);
         let case = Case {
             machine: setup.machine.clone(),
@@ -353,7 +355,7 @@ impl Replay {
             duration_ns: events.duration_ns.max(1),
         };
         // A simulated run states its gates.
-        if events.policy.is_none() && boosted_by_build(&case).map_err(|error| ReplayError::Input(error.0))? {
+        if !events.is_simulated() && boosted_by_build(&case).map_err(|error| ReplayError::Input(error.0))? {
             setup.notes.push(BOOSTED.into());
         }
         let workload = case.workload;
@@ -635,7 +637,7 @@ impl Replay {
         let tick_ns = tick_nsec(policy.hz.into());
         let phase_ns = phase_ns(&self.events, tick_ns);
         let later_ns =
-            phase_ns.map_or(0, |phase_ns| (first_tick_ns(policy.hz) + tick_ns - phase_ns % tick_ns) % tick_ns);
+            phase_ns.map_or(0, |phase_ns| (first_tick_ns(tick_ns) + tick_ns - phase_ns % tick_ns) % tick_ns);
         case.duration_ns += later_ns;
         for task in case.workload.tasks.iter_mut().filter(|task| task.initial) {
             task.delay_ns += later_ns;
@@ -663,7 +665,8 @@ impl Replay {
         for (time_ns, _) in &mut start.wheel {
             *time_ns += later_ns;
         }
-        let by_request = shows_requests(machine, policy);
+        // A simulated run states its policy, and has the clocks that the hardware granted.
+        let by_request = !self.events.is_simulated() && shows_requests(machine, policy);
         let run = |case: &Case| {
             let mut sink = Simulated::new(machine.nr_cpus(), by_request);
             let outcome = run_from(case, &start, &mut sink).map_err(|error| ReplayError::Input(error.0))?;
