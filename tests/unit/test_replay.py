@@ -671,6 +671,85 @@ def test_a_closed_loop_does_the_runs_work_where_it_was(machine: str, task: dict[
     assert busy and all(row["replayed"] == pytest.approx(row["recorded"], rel=0.02) for row in busy), busy
 
 
+def _closed(machine: str, tasks: dict[str, Any], keys: dict[str, Any], folder: Path, *options: str) -> Any:
+    """Give the closed loop's answer from the trace of a run."""
+    work = Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    simulate(machine, work, Policy(**keys), seconds=2, seed=3).to_trace(folder / "run.dat")
+    words = ("replay", folder / "run.dat", "-m", machine, "--mode", "closed", *options, "--format", "json")
+    return json.loads(answered(*words).stdout)
+
+
+HOG = {"loop": -1, "run": 10000}
+PERIODIC = {"loop": -1, "run": 1600, "timer": {"ref": "unique", "period": 16000}, "instance": 3}
+# The source's timers expire 235 us after ticks, as it is born 2.49 ms after the start.
+WOKEN = {
+    "per": {"loop": -1, "run": 16500, "timer": {"ref": "unique", "period": 33000}},
+    "src": {"loop": -1, "run": 3200, "resume": "dst", "timer": {"ref": "unique", "period": 16000}},
+    "dst": {"loop": -1, "suspend": "dst", "run": 8000},
+}
+
+
+@pytest.mark.parametrize(
+    ("machine", "tasks", "keys"),
+    [
+        # The clocks of a package of 6 W are granted, not asked for: the energy was 2.1 times the trace's.
+        ("jasper-lake-4c", {"hog": {**HOG, "instance": 4}}, {"driver": "intel_cpufreq"}),
+        # Ticks came 0.3 ms late, and timers that expire soon after ticks were taken for those of the timer wheel.
+        ("pixel6", WOKEN, {"kernel": "5.10", "tunables": {"rate_limit_us": 4000}}),
+    ],
+)
+def test_a_closed_loop_of_a_runs_trace_is_the_run(
+    machine: str, tasks: dict[str, Any], keys: dict[str, Any], tmp_path: Path
+) -> None:
+    """Goal: what a run's trace shows exactly (ticks, timers, granted clocks) is exact in its closed loop.
+
+    Method: the answer against the recorded values, and the timers of its tasks against the periods of their programs.
+    """
+    found = _closed(machine, tasks, keys, tmp_path)
+    for row in found["metrics"]:
+        if row["metric"] == "energy" or row["metric"].endswith("mean frequency"):
+            assert row["replayed"] == pytest.approx(row["recorded"], rel=0.02), row
+    (case,), *_ = _opplab.replayed_cases(str(tmp_path / "run.dat"), Machine.load(machine)._inner, 1, None, None, False)
+    recovered = {task["name"].partition("-")[0]: task for task in json.loads(case.to_json())["workload"]["tasks"]}
+    for name, program in tasks.items():
+        ops = recovered[name]["ops"]
+        assert not any(op[0] == "timers_by_tick" for op in ops) or "timer" not in program
+        periods = [op[2] for op in ops if op[0] == "timer"]
+        assert bool(periods) == ("timer" in program)
+        exact = [ns for ns in periods if ns == 1000 * program["timer"]["period"]]
+        assert len(exact) >= 0.8 * len(periods)
+
+
+def test_work_beyond_the_recording_is_no_answer(tmp_path: Path) -> None:
+    """A task that never slept ended early under higher clocks, and its idle time counted as saved energy, as near.
+
+    Method: the work that is missing against that of a run under the other policy, by the clocks of one CPU.
+    """
+    alone = {**HOG, "cpus": [0]}
+    found = _closed(
+        "msm8917",
+        {"hog": alone, "per": {**PERIODIC, "cpus": [1]}},
+        {"governor": "powersave"},
+        tmp_path,
+        "--governor",
+        "performance",
+    )
+    khz = [opp["khz"] for opp in Machine.load("msm8917").describe()["clusters"][0]["opps"]]
+    hog_s, periodic_s = 1.0, 3 * 0.1 * khz[-1] / khz[0]
+    missing = hog_s * (khz[-1] / khz[0] - 1) / (hog_s + periodic_s)
+    assert found["work_beyond"] / 100_000 == pytest.approx(missing, rel=0.15)
+    assert found["beyond_tasks"] == ["hog-0"]
+    assert {row["verdict"] for row in found["metrics"] if "recorded" in row} == {"not near: of other work"}
+    assert not any(row.get("change_counts") for row in found["metrics"])
+    text = " ".join(_text(found).split())
+    assert "what is recorded of hog-0 ends sooner under the changed policy" in text
+    assert "saves no energy" not in text
+    # Tasks that were in time have no more to do.
+    found = _closed("msm8917", {"per": PERIODIC}, {"governor": "powersave"}, tmp_path, "--governor", "performance")
+    assert found.get("work_beyond", 0) < 1000
+    assert found["metrics"][0]["verdict"] == "near" and found["metrics"][0]["change_counts"]
+
+
 def test_what_a_snapshot_shows_of_the_kernel_is_not_assumed(tmp_path: Path) -> None:
     """Goal: the tick's rate is that of the events, where no distribution is known, and autogroups are named.
 

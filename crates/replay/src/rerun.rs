@@ -20,6 +20,7 @@ use opplab_sim::{BOOSTED, Case, Start, Wakes, boosted_by_build, first_tick_ns, r
 
 use crate::ReplayError;
 use crate::agree::start_at;
+use crate::beyond::{Beyond, Span, beyond, spans};
 use crate::calls::takes_samples;
 use crate::events::{Events, Simulated, What, is_kernel_thread};
 use crate::idle_states::{IdleStates, SYSFS};
@@ -177,6 +178,8 @@ pub struct Comparison {
     /// clock, and its work is their cycles, unless the machine is as fast at every clock. A closed loop ends with the recording, whatever
     /// its tasks have still to do.
     pub work_share: Option<u64>,
+    /// What tasks of a closed loop would do beyond what is recorded of them, which `changed` does sooner.
+    pub beyond: Beyond,
     /// The runs of a closed loop that `check` and `changed` are the means of; those of equal number had the same costs and draws.
     pub runs: (Vec<Measured>, Vec<Measured>),
     /// Of a recording on a shared stream in a closed loop whose CPUs apart are not near as a whole: which of both ways it is of.
@@ -225,7 +228,12 @@ impl Comparison {
 
     /// Whether `changed` did more or less work than `check`, so that its energy answers nothing.
     pub fn does_other_work(&self) -> bool {
-        self.work_off() > ENERGY_LIMIT
+        self.work_off() > ENERGY_LIMIT || self.goes_beyond()
+    }
+
+    /// Whether `changed` does what is recorded so much sooner that nothing of it answers for the whole time.
+    pub fn goes_beyond(&self) -> bool {
+        self.beyond.share > ENERGY_LIMIT
     }
 
     /// How far the self-check is off, in thousandths of what is near.
@@ -400,6 +408,8 @@ impl Replay {
         let sharing = self.on_stream_of(comparison.shares_stream());
         let runs = sharing.runs(&change.apply(&self.setup.policy), mode, self.births(Some(change)))?;
         let changed = Measured::mean(&runs);
+        let pairs = comparison.runs.0.iter().zip(&runs).map(|(own, changed)| (&own.spans[..], &changed.spans[..]));
+        let beyond = beyond(&sharing.workload.tasks, self.events.duration_ns, pairs);
         let work = |run: &Measured| match mode {
             Mode::Open if self.setup.machine.speed_is_constant() => 1,
             Mode::Open => run.busy_cycles(),
@@ -407,7 +417,7 @@ impl Replay {
         };
         let share = (work(&changed) * 100_000).checked_div(work(&comparison.check));
         let work_share = share.map(|share| u64::try_from(share).unwrap_or(u64::MAX));
-        Ok(Comparison { changed: Some(changed), work_share, runs: (comparison.runs.0, runs), ..comparison })
+        Ok(Comparison { changed: Some(changed), work_share, beyond, runs: (comparison.runs.0, runs), ..comparison })
     }
 
     /// Replays the recorded policy, and with `change` the changed one.
@@ -483,6 +493,7 @@ impl Replay {
             energy_spread,
             silence,
             work_share: None,
+            beyond: Beyond::default(),
             runs: (runs, Vec::new()),
             streams: None,
         }
@@ -574,7 +585,8 @@ impl Replay {
         }
         let run = |nth| {
             let (_, events, work_done) = self.closed(policy, nth, births)?;
-            Ok(Measured { work_done, ..self.measured(&events) })
+            let spans: Vec<Span> = spans(&events, &self.workload.tasks);
+            Ok(Measured { work_done, spans, ..self.measured(&events) })
         };
         (0..RUNS).map(run).collect()
     }
@@ -636,8 +648,7 @@ impl Replay {
         // So much later than in the trace, the run's ticks come when the recorded ones came.
         let tick_ns = tick_nsec(policy.hz.into());
         let phase_ns = phase_ns(&self.events, tick_ns);
-        let later_ns =
-            phase_ns.map_or(0, |phase_ns| (first_tick_ns(tick_ns) + tick_ns - phase_ns % tick_ns) % tick_ns);
+        let later_ns = phase_ns.map_or(0, |phase_ns| (first_tick_ns(tick_ns) + tick_ns - phase_ns % tick_ns) % tick_ns);
         case.duration_ns += later_ns;
         for task in case.workload.tasks.iter_mut().filter(|task| task.initial) {
             task.delay_ns += later_ns;
