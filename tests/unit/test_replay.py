@@ -720,6 +720,50 @@ def test_a_closed_loop_of_a_runs_trace_is_the_run(
         assert len(exact) >= 0.8 * len(periods)
 
 
+def _energy(machine: str, tasks: dict[str, Any], keys: dict[str, Any], folder: Path) -> int:
+    """Give the energy of a run in the time that a replay measures."""
+    found = _closed(machine, tasks, keys, folder)
+    return int(found["metrics"][0]["recorded"])
+
+
+def test_births_of_a_run_are_placed_as_the_changed_clocks_have_it(tmp_path: Path) -> None:
+    """The cores of a run's births were kept: by a faster clock fewer are busy, and 7.7 % were saved instead of 15 %.
+
+    Method: the run itself under the other policy.
+    """
+    timer = {"ref": "unique", "period": 8000}
+    tasks = {
+        "src": {"loop": -1, "run": 800, "resume": "dst", "timer": {"ref": "unique", "period": 16000}},
+        "dst": {"loop": -1, "suspend": "dst", "run": 1600},
+        "per0": {"loop": -1, "run": 1600, "timer": timer, "instance": 3},
+        "per1": {"loop": -1, "run": 15000, "timer": {"ref": "unique", "period": 50000}},
+    }
+    keys = {"driver": "intel_pstate", "governor": "powersave", "epp": "performance", "kernel": "5.15", "hz": 100}
+    before = _energy("haswell-48x-numa", tasks, keys, tmp_path)
+    after = _energy("haswell-48x-numa", tasks, {**keys, "governor": "performance"}, tmp_path)
+    answer = _closed("haswell-48x-numa", tasks, keys, tmp_path, "--governor", "performance")["metrics"][0]
+    assert after / before < 0.95
+    assert answer["changed"] / answer["replayed"] == pytest.approx(after / before, abs=0.01)
+
+
+@pytest.mark.parametrize("form", ["dat", "txt", "pftrace"])
+def test_a_runs_forks_are_forks(form: str, tmp_path: Path) -> None:
+    """Jobs were born at their recorded times, whenever their shell came to fork them: a run has no event of it."""
+    tasks = {
+        "job": {"loop": 1, "instance": 0, "phases": {"a": {"run": 2000}}},
+        "shell": {"loop": -1, "phases": {"f": {"run": 1000, "fork": "job"}, "w": {"sleep": 10000}}},
+    }
+    work = Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    trace = tmp_path / f"run.{form}"
+    simulate("juno-r2", work, Policy(), seconds=1).to_trace(trace)
+    born = Trace(trace).events("sched_wakeup_new")
+    jobs = int((born["comm"] == "job").sum())
+    (case,), *_ = _opplab.replayed_cases(str(trace), Machine.load("juno-r2")._inner, 1, None, None, False)
+    shell, *others = json.loads(case.to_json())["workload"]["tasks"]
+    assert sum(op[0] == "fork" for op in shell["ops"]) == len(others) == jobs > 50
+    assert not any(task.get("initial", True) for task in others)
+
+
 def test_work_beyond_the_recording_is_no_answer(tmp_path: Path) -> None:
     """A task that never slept ended early under higher clocks, and its idle time counted as saved energy, as near.
 

@@ -430,23 +430,18 @@ impl<'a> Reader<'a> {
                 let history = self.histories.entry(task).or_default();
                 history.first_ns.get_or_insert(due_ns);
                 history.born = true;
+                // Without an event of the fork: who forked it wakes it (kernel/fork.c:kernel_clone(), v6.12).
+                let by_parent = !history.forked && ev.context != Context::Interrupt && ev.current != task;
+                if by_parent && ev.current != IDLE_TASK && self.histories.contains_key(&ev.current) {
+                    self.forks(ev, task, wanted);
+                }
             }
             What::Fork { child }
                 if inside
                     && (wanted.contains(&child) || self.recording.known.contains_key(&child))
                     && self.histories.contains_key(&ev.current) =>
             {
-                if wanted.contains(&child) {
-                    let history = self.histories.entry(child).or_default();
-                    history.forked = true;
-                    history.first_ns = Some(now);
-                }
-                if !self.recording.machine.shared_stream {
-                    self.settle(c, now);
-                }
-                if let Some(parent) = self.histories.get_mut(&ev.current) {
-                    parent.acts(Step::Fork(child), costs.wakeup_ns, self.recording.events);
-                }
+                self.forks(ev, child, wanted);
             }
             What::Migrate { task, dest_cpu, .. } if inside && self.bound.get(&task) == Some(&(now, dest_cpu)) => {
                 if let Some(history) = self.histories.get_mut(&task) {
@@ -473,6 +468,22 @@ impl<'a> Reader<'a> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// The running task forks `child`.
+    fn forks(&mut self, ev: &Ev, child: TaskIdx, wanted: &BTreeSet<TaskIdx>) {
+        let (now, costs) = (ev.time_ns, self.recording.machine.costs);
+        if wanted.contains(&child) {
+            let history = self.histories.entry(child).or_default();
+            history.forked = true;
+            history.first_ns = Some(now);
+        }
+        if !self.recording.machine.shared_stream {
+            self.settle(ev.cpu as usize, now);
+        }
+        if let Some(parent) = self.histories.get_mut(&ev.current) {
+            parent.acts(Step::Fork(child), costs.wakeup_ns, self.recording.events);
         }
     }
 

@@ -563,6 +563,10 @@ impl Replay {
     pub(crate) fn births(&self, change: Option<&Change>) -> Births {
         let recorded = &self.setup.policy;
         let Some(changed) = change.map(|change| change.apply(recorded)) else { return Births::Recorded };
+        // The engine placed them, by who was idle: that follows from clocks, too.
+        if self.events.is_simulated() {
+            return Births::Placed;
+        }
         let gates = |of: &Policy| of.profile().map(|profile| (profile.idlest_group, profile.sched_idle_cpu)).ok();
         let is_eas = |of: &Policy| {
             let (machine, workload) = (self.setup.machine.clone(), self.workload.clone());
