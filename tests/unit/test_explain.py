@@ -1283,6 +1283,21 @@ def test_the_clock_of_a_trace_is_the_recorded_one(tmp_path: Path, capsys: pytest
         opplab.explain(shared("traces/arm64-612-juno-eas-homog6"), cpu=0, recorded_governor="powersave")
 
 
+def test_a_granted_clock_is_no_other_decision(tmp_path: Path) -> None:
+    """A run's trace has what the hardware granted: "the recorded kernel decided otherwise" was false.
+
+    Method: a full package, whose turbo bins are below what its schedutil asked for in the run.
+    """
+    machine, trace = opplab.Machine.load("skylake-8x-uma"), tmp_path / "run.dat"
+    work = opplab.Workload.parse('{"tasks": {"hog": {"loop": -1, "run": 9000, "instance": 8}}}', name="w", file="<w>")
+    run_of = opplab.simulate(machine, work, opplab.Policy(driver="intel_cpufreq", variation="none"), seconds=0.6)
+    run_of.to_trace(trace)
+    clock, granted = opplab.explain(trace, cpu=3, at=0.5, machine=machine).findings[:2]
+    asked = run_of.events("freq_request").filter(pl.col("cpu") == 3)["khz"][-1]
+    assert granted.kind == "granted" and clock.data["khz"] < granted.data["asked_khz"] == asked
+    assert "the clock that the hardware granted" in granted.text
+
+
 def test_the_clock_of_a_near_trace_is_explained(tmp_path: Path) -> None:
     machine, trace = opplab.Machine.load("juno-r2"), tmp_path / "trace.dat"
     work = opplab.Workload.periodic(6, run_us=3000, period_us=16000)

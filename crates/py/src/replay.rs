@@ -4,6 +4,7 @@ use std::path::Path;
 
 use opplab_guarded::guarded;
 use opplab_model::decision::Decision;
+use opplab_model::machine::InvarianceSource;
 use opplab_replay::events::What;
 use opplab_replay::fit::TracedMachine;
 use opplab_replay::report::{agreement_json, comparison_json, speed_json};
@@ -146,8 +147,8 @@ pub(crate) fn compared_cases(
 }
 
 /// The decisions of schedutil in the trace at `path` as its own policy takes them in an open loop, and its cpufreq policies: as
-/// `recorded_frequencies`, with times of the trace's clock. A policy has also its recorded clocks, `[(time_ns, khz)]`, whether its
-/// governor is known, and what is assumed of the recording. `governor`, `half_life_ms`: those of the recording, where somebody knows it.
+/// `recorded_frequencies`, with times of the trace's clock. A policy has also its recorded clocks, `[(time_ns, khz)]`, whether these are
+/// what the hardware granted, whether its governor is known, and what is assumed of the recording. `governor`, `half_life_ms`: those of the recording, where somebody knows it.
 #[guarded]
 #[pyfunction]
 #[pyo3(signature = (path, machine, governor=None, half_life_ms=None))]
@@ -192,6 +193,8 @@ pub(crate) fn replayed_frequencies<'py>(
         entry.set_item("clocks", clocks)?;
         set_fields!(entry, replay.setup; governor_known, notes);
         entry.set_item("cpus", cpus)?;
+        let granted = replay.events.is_simulated() && machine.invariance != InvarianceSource::FreqChange;
+        entry.set_item("granted", granted)?;
         entry.set_item("driver", machine.cpufreq.driver.name)?;
         entry.set_item("governor", &replay.setup.policy.governor)?;
         let opps = &machine.clusters[cluster as usize].opps;

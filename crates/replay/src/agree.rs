@@ -201,7 +201,7 @@ fn lead_ns(events: &Events, hz: u32, start_ns: u64) -> u64 {
     let Some(phase_ns) = phase_ns(events, tick_ns) else { return lead_ns };
     // From the run's start to its first tick, if it began right there.
     let to_tick_ns = (phase_ns + tick_ns - (start_ns - lead_ns) % tick_ns) % tick_ns;
-    let wanted_ns = first_tick_ns(hz) % tick_ns;
+    let wanted_ns = first_tick_ns(tick_ns) % tick_ns;
     let later_ns = (to_tick_ns + tick_ns - wanted_ns) % tick_ns;
     if later_ns <= lead_ns { lead_ns - later_ns } else { lead_ns }
 }

@@ -587,6 +587,11 @@ impl Builder {
 }
 
 impl Events {
+    /// Whether a simulated run wrote them: it states its policy.
+    pub fn is_simulated(&self) -> bool {
+        self.policy.is_some()
+    }
+
     /// Numbers the idle states as those of the machine. Whether a recorded kernel numbered any.
     pub(crate) fn number_idle_states(&mut self, number: impl Fn(u32, usize) -> usize) -> bool {
         let mut any = false;

@@ -11,6 +11,7 @@
 //! Not here: formats of traces (crate `trace`), the kernel's algorithms (crate `kernel`), what runs do (crate `sim`).
 
 pub mod agree;
+pub mod beyond;
 mod calls;
 mod costs;
 pub mod energy;

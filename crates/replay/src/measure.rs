@@ -12,6 +12,7 @@ use opplab_model::event::{IDLE_TASK, TaskIdx};
 use opplab_model::machine::Machine;
 use opplab_signals::waits::{Waits, nearest_rank};
 
+use crate::beyond::Span;
 use crate::energy::Integrator;
 use crate::events::{Ev, Events, Left, What};
 
@@ -91,6 +92,8 @@ pub struct Measured {
     pub work_done: u128,
     /// Loops that ended with a slack below 0 or were due and did not end, and all loops with a timer that ended or were due.
     pub missed: (u64, u64),
+    /// Of a closed loop: from when to when each task of its workload had recorded work, ns.
+    pub spans: Vec<Span>,
 }
 
 /// Index of the lowest operating point that reaches `khz`; the highest if none does.

@@ -19,7 +19,7 @@ pub enum Verdict {
     Near,
     /// Beyond it.
     NotNear,
-    /// Replayed near or not, the changed policy's is of another amount of work ([`Comparison::work_share`]).
+    /// Replayed near or not, the changed policy's is of another amount of work ([`Comparison::work_share`], [`Comparison::beyond`]).
     OtherWork,
     /// It is as recorded in this loop, whatever the policy.
     Unchanging,
@@ -149,7 +149,7 @@ pub(crate) const MISSED: &str = "missed activations";
 /// The metrics of a comparison, in the order in which they are shown.
 pub fn metrics(comparison: &Comparison, mode: Mode) -> Vec<Metric> {
     let silence = &comparison.silence;
-    let work_off = u128::from(comparison.work_off());
+    let work_off = u128::from(comparison.work_off()) + u128::from(comparison.beyond.share);
     let row =
         |name: String, unit, limit_percent: u64, timing: bool, known: bool, of: &dyn Fn(&Measured) -> Option<u64>| {
             let recorded = of(&comparison.recorded).filter(|_| known);
@@ -165,7 +165,9 @@ pub fn metrics(comparison: &Comparison, mode: Mode) -> Vec<Metric> {
             let off = recorded.zip(replayed).map(|(one, mean)| mean.off(one));
             let verdict = match (recorded.zip(replayed), off) {
                 _ if timing && mode == Mode::Open => Verdict::Unchanging,
-                (Some(_), _) if unit == "uJ" && comparison.does_other_work() => Verdict::OtherWork,
+                (Some(_), _) if comparison.goes_beyond() || (unit == "uJ" && comparison.does_other_work()) => {
+                    Verdict::OtherWork
+                }
                 (Some((one, mean)), Some(off))
                     if off * 100 <= mean.nr * u128::from(one) * u128::from(limit_percent) =>
                 {
@@ -257,6 +259,7 @@ mod tests {
             energy_spread: 0,
             silence: Silence { frequency: Vec::new(), wakeups: false },
             work_share: None,
+            beyond: crate::beyond::Beyond::default(),
             runs: (checks.clone(), changes),
             streams: None,
         };

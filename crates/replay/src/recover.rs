@@ -102,6 +102,16 @@ impl History {
             self.steps.push(Step::Run(work));
         }
     }
+
+    /// It wakes another task, which costs `ns`: in a simulated run after the event. A kernel's event is where it begins, and who is woken
+    /// is runnable when it ends.
+    fn acts(&mut self, step: Step, ns: u64, events: &Events) {
+        let (before_ns, after_ns) = if events.is_simulated() { (0, ns) } else { (ns, 0) };
+        self.overhead_ns += before_ns;
+        self.flush();
+        self.steps.push(step);
+        self.overhead_ns += after_ns;
+    }
 }
 
 /// A CPU while the trace is read.
@@ -112,6 +122,8 @@ struct CpuState {
     since_ns: u64,
     /// When it last became idle.
     idle_ns: u64,
+    /// When it began to leave idle, where it is on its way or has left since.
+    exit_ns: Option<u64>,
 }
 
 /// What a recovery needs to know.
@@ -151,8 +163,11 @@ impl Recording<'_> {
     }
 
     /// Whether a task's timers, which expired at `expiries_ns`, are those of the timer wheel, which ticks serve
-    /// (kernel/time/timer.c:run_timer_softirq()): three in four expired right after a tick.
+    /// (kernel/time/timer.c:run_timer_softirq()): three in four expired right after a tick. Tasks of a simulated run have none.
     fn is_wheel(&self, expiries_ns: &[u64], phase_ns: u64) -> bool {
+        if self.events.is_simulated() {
+            return false;
+        }
         let all = expiries_ns.len();
         let near = expiries_ns.iter().filter(|&&time_ns| self.before_tick(time_ns, phase_ns) != time_ns).count();
         near * 4 >= all * 3
@@ -248,6 +263,7 @@ impl<'a> Reader<'a> {
                 freq_khz: recording.start_khz.get(policy).copied().unwrap_or(0),
                 since_ns: 0,
                 idle_ns: 0,
+                exit_ns: None,
             })
             .collect();
         let core_of: Vec<u32> = machine.cpus.iter().map(|place| place.core).collect();
@@ -294,7 +310,10 @@ impl<'a> Reader<'a> {
         };
         history.work_ns += work;
         *history.ran_ns.entry(cluster.capacity.into()).or_default() += now - since;
-        let ticks = now / self.tick_ns - since / self.tick_ns;
+        // Those of a simulated run come when they are due; elsewhere it is their number that counts.
+        let phase_ns = self.recording.tick_phase_ns.filter(|_| self.recording.events.is_simulated()).unwrap_or(0);
+        let before = |time_ns: u64| (time_ns + self.tick_ns - phase_ns) / self.tick_ns;
+        let ticks = before(now) - before(since);
         // The machine's own actions are work, too.
         history.overhead_ns += ticks * machine.costs.tick_ns;
     }
@@ -407,28 +426,22 @@ impl<'a> Reader<'a> {
             }
             What::Waking { task } if inside && wanted.contains(&task) => self.waking(ev, task, wanted),
             What::WakeupNew { task, .. } if inside && wanted.contains(&task) => {
+                let due_ns = self.due_ns(ev);
                 let history = self.histories.entry(task).or_default();
-                history.first_ns.get_or_insert(now);
+                history.first_ns.get_or_insert(due_ns);
                 history.born = true;
+                // Without an event of the fork: who forked it wakes it (kernel/fork.c:kernel_clone(), v6.12).
+                let by_parent = !history.forked && ev.context != Context::Interrupt && ev.current != task;
+                if by_parent && ev.current != IDLE_TASK && self.histories.contains_key(&ev.current) {
+                    self.forks(ev, task, wanted);
+                }
             }
             What::Fork { child }
                 if inside
                     && (wanted.contains(&child) || self.recording.known.contains_key(&child))
                     && self.histories.contains_key(&ev.current) =>
             {
-                if wanted.contains(&child) {
-                    let history = self.histories.entry(child).or_default();
-                    history.forked = true;
-                    history.first_ns = Some(now);
-                }
-                if !self.recording.machine.shared_stream {
-                    self.settle(c, now);
-                }
-                if let Some(parent) = self.histories.get_mut(&ev.current) {
-                    parent.overhead_ns += costs.wakeup_ns;
-                    parent.flush();
-                    parent.steps.push(Step::Fork(child));
-                }
+                self.forks(ev, child, wanted);
             }
             What::Migrate { task, dest_cpu, .. } if inside && self.bound.get(&task) == Some(&(now, dest_cpu)) => {
                 if let Some(history) = self.histories.get_mut(&task) {
@@ -437,6 +450,9 @@ impl<'a> Reader<'a> {
                 }
             }
             What::Group { change } if inside => self.moves(ev, change, wanted),
+            What::IdleExit { cpu } | What::Idle { cpu, state: Some(_) } if (cpu as usize) < self.cpus.len() => {
+                self.cpus[cpu as usize].exit_ns = matches!(ev.what, What::IdleExit { .. }).then_some(now);
+            }
             What::Exit { task } if inside => {
                 if let Some(history) = self.histories.get_mut(&task) {
                     history.dead = true;
@@ -452,6 +468,22 @@ impl<'a> Reader<'a> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// The running task forks `child`.
+    fn forks(&mut self, ev: &Ev, child: TaskIdx, wanted: &BTreeSet<TaskIdx>) {
+        let (now, costs) = (ev.time_ns, self.recording.machine.costs);
+        if wanted.contains(&child) {
+            let history = self.histories.entry(child).or_default();
+            history.forked = true;
+            history.first_ns = Some(now);
+        }
+        if !self.recording.machine.shared_stream {
+            self.settle(ev.cpu as usize, now);
+        }
+        if let Some(parent) = self.histories.get_mut(&ev.current) {
+            parent.acts(Step::Fork(child), costs.wakeup_ns, self.recording.events);
         }
     }
 
@@ -486,11 +518,19 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// When what an interrupt does at `ev` was due. The engine's idle CPUs begin to leave idle at that time, and the machine's exit latency,
+    /// which a replay has, too, comes on top.
+    fn due_ns(&self, ev: &Ev) -> u64 {
+        let exit_ns = self.cpus.get(ev.cpu as usize).and_then(|state| state.exit_ns);
+        exit_ns.filter(|_| ev.current == IDLE_TASK && self.recording.events.is_simulated()).unwrap_or(ev.time_ns)
+    }
+
     fn waking(&mut self, ev: &Ev, task: TaskIdx, wanted: &BTreeSet<TaskIdx>) {
         let now = ev.time_ns;
+        let due_ns = self.due_ns(ev);
         let first = !self.histories.contains_key(&task);
         let history = self.histories.entry(task).or_default();
-        history.first_ns.get_or_insert(now);
+        history.first_ns.get_or_insert(due_ns);
         if first {
             return;
         }
@@ -511,7 +551,8 @@ impl<'a> Reader<'a> {
         };
         let earliest_ns = self.trains.earliest_ns(ev);
         if let Some(history) = self.histories.get_mut(&task) {
-            history.steps.push(Step::Sleep(since, now, earliest_ns.max(since), cause));
+            let to_ns = if cause == Cause::Timer { due_ns.max(since) } else { now };
+            history.steps.push(Step::Sleep(since, to_ns, earliest_ns.max(since), cause));
             history.woken_ns = Some(now);
         }
         if by_task {
@@ -519,9 +560,7 @@ impl<'a> Reader<'a> {
                 self.settle(ev.cpu as usize, now);
             }
             if let Some(waker) = self.histories.get_mut(&ev.current) {
-                waker.overhead_ns += self.recording.machine.costs.wakeup_ns;
-                waker.flush();
-                waker.steps.push(Step::Post(task));
+                waker.acts(Step::Post(task), self.recording.machine.costs.wakeup_ns, self.recording.events);
             }
         }
     }

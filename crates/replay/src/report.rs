@@ -125,13 +125,15 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, clo
     let energy_known = !comparison.energy_is_silent();
     let rows = metrics(comparison, mode);
     let periods = replay.events.late_periods();
+    let work_beyond = comparison.changed.as_ref().map(|_| comparison.beyond.share).filter(|&share| share > 0);
     to_json(&node_table! {
         mode: if mode == Mode::Open { "open" } else { "closed" }, machine: machine.name, governor: policy.governor,
         governor_known: replay.setup.governor_known, kernel: policy.kernel, tasks: replay.workload.tasks.len(),
         duration_ns: replay.events.duration_ns, measured_from_ns: window_start_ns(replay.events.duration_ns),
         assumed_power: replay.assumed_power, floor_uw: machine.floor_uw, fixed_speed: machine.speed_is_constant(),
         self_check: self_check(comparison), closed_self_check: closed.map(self_check),
-        work_share: comparison.work_share, metrics: metrics_node(&rows), silent: silent_node(replay, comparison, &rows, &periods),
+        work_share: comparison.work_share, work_beyond, beyond_tasks: work_beyond.map(|_| &comparison.beyond.tasks),
+        metrics: metrics_node(&rows), silent: silent_node(replay, comparison, &rows, &periods),
         unjudged: periods.unjudged,
         recorded: measured_node(recorded, slice::from_ref(recorded), machine, &comparison.silence, energy_known),
         replayed: node(&comparison.check, checks), changed: comparison.changed.as_ref().map(|run| node(run, changes)),

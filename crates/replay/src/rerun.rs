@@ -20,6 +20,7 @@ use opplab_sim::{BOOSTED, Case, Start, Wakes, boosted_by_build, first_tick_ns, r
 
 use crate::ReplayError;
 use crate::agree::start_at;
+use crate::beyond::{Beyond, Span, beyond, spans};
 use crate::calls::takes_samples;
 use crate::costs;
 use crate::events::{Events, Simulated, What, is_kernel_thread};
@@ -178,6 +179,8 @@ pub struct Comparison {
     /// clock, and its work is their cycles, unless the machine is as fast at every clock. A closed loop ends with the recording, whatever
     /// its tasks have still to do.
     pub work_share: Option<u64>,
+    /// What tasks of a closed loop would do beyond what is recorded of them, which `changed` does sooner.
+    pub beyond: Beyond,
     /// The runs of a closed loop that `check` and `changed` are the means of; those of equal number had the same costs and draws.
     pub runs: (Vec<Measured>, Vec<Measured>),
     /// Of a recording on a shared stream in a closed loop whose CPUs apart are not near as a whole: which of both ways it is of.
@@ -226,7 +229,12 @@ impl Comparison {
 
     /// Whether `changed` did more or less work than `check`, so that its energy answers nothing.
     pub fn does_other_work(&self) -> bool {
-        self.work_off() > ENERGY_LIMIT
+        self.work_off() > ENERGY_LIMIT || self.goes_beyond()
+    }
+
+    /// Whether `changed` does what is recorded so much sooner that nothing of it answers for the whole time.
+    pub fn goes_beyond(&self) -> bool {
+        self.beyond.share > ENERGY_LIMIT
     }
 
     /// How far the self-check is off, in thousandths of what is near.
@@ -345,9 +353,11 @@ impl Replay {
         setup.machine.constant_speed |= shared_stream;
         // What threads do around their runs is part of the work that is recovered.
         setup.machine.costs.context_switch_ns = setup.switch_ns;
-        // A governor's thread was measured with the switch to it.
-        let costs = &mut setup.machine.costs;
-        costs.sugov_work_ns = costs.sugov_work_ns.saturating_sub(costs.context_switch_ns);
+        // A governor's thread was measured with the switch to it, and an engine's own is without.
+        if !events.is_simulated() {
+            let costs = &mut setup.machine.costs;
+            costs.sugov_work_ns = costs.sugov_work_ns.saturating_sub(costs.context_switch_ns);
+        }
         let (workload, pids, exits_ns) = recovered(&events, &setup);
         let case = Case {
             machine: setup.machine.clone(),
@@ -357,7 +367,7 @@ impl Replay {
             duration_ns: events.duration_ns.max(1),
         };
         // A simulated run states its gates.
-        if events.policy.is_none() && boosted_by_build(&case).map_err(|error| ReplayError::Input(error.0))? {
+        if !events.is_simulated() && boosted_by_build(&case).map_err(|error| ReplayError::Input(error.0))? {
             setup.notes.push(BOOSTED.into());
         }
         let workload = case.workload;
@@ -402,6 +412,8 @@ impl Replay {
         let sharing = self.on_stream_of(comparison.shares_stream());
         let runs = sharing.runs(&change.apply(&self.setup.policy), mode, self.births(Some(change)))?;
         let changed = Measured::mean(&runs);
+        let pairs = comparison.runs.0.iter().zip(&runs).map(|(own, changed)| (&own.spans[..], &changed.spans[..]));
+        let beyond = beyond(&sharing.workload.tasks, self.events.duration_ns, pairs);
         let work = |run: &Measured| match mode {
             Mode::Open if self.setup.machine.speed_is_constant() => 1,
             Mode::Open => run.busy_cycles(),
@@ -409,7 +421,7 @@ impl Replay {
         };
         let share = (work(&changed) * 100_000).checked_div(work(&comparison.check));
         let work_share = share.map(|share| u64::try_from(share).unwrap_or(u64::MAX));
-        Ok(Comparison { changed: Some(changed), work_share, runs: (comparison.runs.0, runs), ..comparison })
+        Ok(Comparison { changed: Some(changed), work_share, beyond, runs: (comparison.runs.0, runs), ..comparison })
     }
 
     /// Replays the recorded policy, and with `change` the changed one.
@@ -485,6 +497,7 @@ impl Replay {
             energy_spread,
             silence,
             work_share: None,
+            beyond: Beyond::default(),
             runs: (runs, Vec::new()),
             streams: None,
         }
@@ -554,6 +567,10 @@ impl Replay {
     pub(crate) fn births(&self, change: Option<&Change>) -> Births {
         let recorded = &self.setup.policy;
         let Some(changed) = change.map(|change| change.apply(recorded)) else { return Births::Recorded };
+        // The engine placed them, by who was idle: that follows from clocks, too.
+        if self.events.is_simulated() {
+            return Births::Placed;
+        }
         let gates = |of: &Policy| of.profile().map(|profile| (profile.idlest_group, profile.sched_idle_cpu)).ok();
         let is_eas = |of: &Policy| {
             let (machine, workload) = (self.setup.machine.clone(), self.workload.clone());
@@ -576,7 +593,8 @@ impl Replay {
         }
         let run = |nth| {
             let (_, events, work_done) = self.closed(policy, nth, births)?;
-            Ok(Measured { work_done, ..self.measured(&events) })
+            let spans: Vec<Span> = spans(&events, &self.workload.tasks);
+            Ok(Measured { work_done, spans, ..self.measured(&events) })
         };
         (0..RUNS).map(run).collect()
     }
@@ -638,8 +656,7 @@ impl Replay {
         // So much later than in the trace, the run's ticks come when the recorded ones came.
         let tick_ns = tick_nsec(policy.hz.into());
         let phase_ns = phase_ns(&self.events, tick_ns);
-        let later_ns =
-            phase_ns.map_or(0, |phase_ns| (first_tick_ns(policy.hz) + tick_ns - phase_ns % tick_ns) % tick_ns);
+        let later_ns = phase_ns.map_or(0, |phase_ns| (first_tick_ns(tick_ns) + tick_ns - phase_ns % tick_ns) % tick_ns);
         case.duration_ns += later_ns;
         for task in case.workload.tasks.iter_mut().filter(|task| task.initial) {
             task.delay_ns += later_ns;
@@ -667,7 +684,8 @@ impl Replay {
         for (time_ns, _) in &mut start.wheel {
             *time_ns += later_ns;
         }
-        let by_request = shows_requests(machine, policy);
+        // A simulated run states its policy, and has the clocks that the hardware granted.
+        let by_request = !self.events.is_simulated() && shows_requests(machine, policy);
         let run = |case: &Case| {
             let mut sink = Simulated::new(machine.nr_cpus(), by_request);
             let outcome = run_from(case, &start, &mut sink).map_err(|error| ReplayError::Input(error.0))?;

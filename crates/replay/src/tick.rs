@@ -2,6 +2,7 @@
 
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::IDLE_TASK;
+use opplab_sim::first_tick_ns;
 
 use crate::events::{Context, Events, What};
 
@@ -10,9 +11,12 @@ const SHARP_NS: u64 = 4_000;
 /// An event that follows the one before on its CPU by less belongs to the same interrupt, ns.
 const JOINED_NS: u64 = 25_000;
 
-/// The phase of the tick: time of one tick modulo `tick_ns`, which most interrupts share that woke nobody. `None` if
-/// there are too few.
+/// The phase of the tick: time of one tick modulo the `tick_ns` between ticks, which most interrupts share that woke nobody. `None` if
+/// there are too few. The clock of a simulated run starts with it.
 pub(crate) fn phase_ns(events: &Events, tick_ns: u64) -> Option<u64> {
+    if events.is_simulated() {
+        return Some((first_tick_ns(tick_ns) + tick_ns - events.first_ns % tick_ns) % tick_ns);
+    }
     // Of each CPU: the interrupt under way (start, whether it woke somebody) and its last event.
     let mut under_way: Vec<Option<(u64, bool)>> = vec![None; events.nr_cpus];
     let mut last_ns = vec![0; events.nr_cpus];
@@ -58,8 +62,11 @@ const LATE_NS_MAX: u64 = 600_000;
 const LATE_MIN: usize = 32;
 
 /// The phase of ticks, and by how much each was seen to come after it, ascending: of the interrupts that came alone those within
-/// [`LATE_NS_MAX`] that most are within. `None` if that is less than half of them.
+/// [`LATE_NS_MAX`] that most are within. `None` if that is less than half of them. Ticks of a simulated run are the engine's own.
 pub(crate) fn late_ticks(events: &Events, tick_ns: u64) -> Option<(u64, Vec<u64>)> {
+    if events.is_simulated() {
+        return None;
+    }
     let mut last_ns = vec![0; events.nr_cpus];
     let mut phases: Vec<u64> = Vec::new();
     for ev in &events.list {
@@ -95,8 +102,12 @@ pub(crate) fn since_tick_ns(time_ns: u64, phase_ns: u64, tick_ns: u64) -> Option
 }
 
 /// Ticks that took idle CPUs out of idle, and the CPUs: when the timer wheel's timers were due that they came for, ns after `from_ns`. The
-/// first tick after a CPU ran a task is none of them: it comes before the tick stops.
+/// first tick after a CPU ran a task is none of them: it comes before the tick stops. A simulated run has no timers but its tasks' and
+/// the engine's own.
 pub(crate) fn idle_ticks(events: &Events, hz: u32, from_ns: u64) -> Vec<(u64, u32)> {
+    if events.is_simulated() {
+        return Vec::new();
+    }
     let tick_ns = tick_nsec(hz.into());
     let Some(phase_ns) = phase_ns(events, tick_ns) else { return Vec::new() };
     let mut last_ns = vec![0; events.nr_cpus];

@@ -18,9 +18,8 @@ pub use run::hooks;
 pub use sched::eas_model::NoEas;
 pub use sched::topology::sched_domains;
 
-/// Time of a run's first tick, where there are `hz` a second, in ns from its start; the others follow at equal distances.
-pub fn first_tick_ns(hz: u32) -> u64 {
-    let tick_ns = opplab_kernel::unit::tick_nsec(hz.into());
+/// Time of a run's first tick, where they are `tick_ns` apart, in ns from its start; the others follow at equal distances.
+pub fn first_tick_ns(tick_ns: u64) -> u64 {
     tick_ns - run::cpu::BOOT_NS % tick_ns
 }
 

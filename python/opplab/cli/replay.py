@@ -32,6 +32,7 @@ from opplab.cpulist import cpus_in
 from opplab.errors import InputError
 from opplab.explanation.slow import late_tasks
 from opplab.files import write_text
+from opplab.report.numbers import some_of
 from opplab.report.text import flow, print_table, render_table, terminal_width
 from opplab.simulation.machine import Machine
 from opplab.sweep.taken import RATE, kept_rate, refusal, with_kept
@@ -167,10 +168,20 @@ def _work(found: dict[str, Any]) -> list[str]:
             f"{OTHER_WORK}: the open loop keeps busy times, so that other clocks change the work by "
             f"{100 * abs(share - 1):.0f} %; --mode closed keeps it"
         ]
+    beyond = found.get("work_beyond", 0) / WHOLE
+    lines = []
+    if beyond >= UNLIKE_WORK:
+        names = some_of(found["beyond_tasks"], 3) or "many tasks"
+        lines = [
+            f"{OTHER_WORK + ': ' if other else ''}what is recorded of {names} ends sooner under the changed policy, "
+            f"and what they do then is not in the trace: at their pace {100 * beyond:.0f} % more work than in the trace"
+        ]
     if abs(share - 1) < UNLIKE_WORK:
-        return []
+        return lines
     energy = next(metric for metric in found["metrics"] if metric["metric"] == "energy")
-    line = f"{OTHER_WORK + ': ' if other else ''}{100 * share:.1f} % of the replayed work is done in the recorded time"
+    line = f"{OTHER_WORK + ': ' if other else ''}{100 * share:.1f} % of the replayed work is done in the measured time"
+    if lines:
+        return [*lines, line]
     if share < 1:
         line += "; what is not done saves no energy"
     if share and energy.get("replayed") and "changed" in energy:
@@ -202,11 +213,14 @@ def _text(found: dict[str, Any]) -> str:
             lines.append(f"interval: 95 % of the change, Student's t over {found['runs']} pairs of runs")
             reasons.append("its interval includes zero")
         unlike = 100 * (found.get("work_share", WHOLE) / WHOLE - 1)
+        beyond = 100 * found.get("work_beyond", 0) / WHOLE
         if any(metric["verdict"] == OTHER_WORK for metric in found["metrics"]):
             reasons.append("is of other work")
-        elif unlike:
+        elif unlike or beyond:
             more = "more" if unlike > 0 else "less"
-            reasons[0] += f" (of energy: and the {abs(unlike):.2g} % of work that is done {more}, together)"
+            done = [f"{abs(unlike):.2g} % of work that is done {more}"] if unlike else []
+            done += [f"{beyond:.2g} % of work that the trace lacks"] if beyond else []
+            reasons[0] += f" (of energy: and the {' and the '.join(done)}, together)"
         lines.append(f"a change in parentheses {', or '.join(reasons)}: not significant")
     lines += [f"blank: {silent['of']}: {silent['reason']}" for silent in found["silent"]]
     lines += _work(found)

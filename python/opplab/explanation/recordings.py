@@ -300,6 +300,12 @@ def _recorded_clock(
             *findings,
             Finding(clocks[place][0], "delivery", text, {"granted_khz": asked_khz, "delay_ns": delay_ns}),
         ]
+    if policy.get("granted"):
+        text = (
+            f"{policy['governor']} would ask for {mhz(asked_khz)}; a run's trace has the clock that the hardware "
+            "granted, by its turbo bins and power limits."
+        )
+        return [*findings, Finding(at_ns, "granted", text, {"asked_khz": asked_khz})]
     hint = (
         "the recorded kernel decided otherwise" if policy["governor_known"] else "it is assumed (--recorded-governor)"
     )
@@ -348,7 +354,12 @@ def _recorded(
         asked_khz = before[-1]["next_khz"] if before else None
         findings = _recorded_clock(policy, cpu, at_ns, asked_khz, None if place is None else before[place]["time_ns"])
     if not rows:
-        text = f"No decision of {policy['governor']} is known for this clock; events show schedutil's only."
+        why = (
+            "none came since the open loop decides, from 0.2 s or a fifth of the trace on"
+            if policy["governor"] == "schedutil"
+            else "events show schedutil's only"
+        )
+        text = f"No decision of {policy['governor']} is known for this clock; {why}."
         findings.append(Finding(at_ns, "frequency", text))
     if place is not None:
         row = before[place]

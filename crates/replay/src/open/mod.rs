@@ -238,7 +238,7 @@ impl<'a, H: HalfLife> Run<'a, H> {
             settled_ns: window_start_ns(events.duration_ns),
             clock_ns,
             lift_ns: clock_ns - sched_clock_ns,
-            granted_ns: if events.policy.is_some() { machine.cpufreq.switch_ns } else { 0 },
+            granted_ns: if events.is_simulated() { machine.cpufreq.switch_ns } else { 0 },
             ticks,
             single_state_tick: profile.single_state_tick,
             next_tick_ns: last_tick_ns.saturating_add(tick_ns).saturating_sub(clock_ns),
