@@ -55,6 +55,7 @@ def find_energy_efficient_cpu(
     runnable_avg: Sequence[int],
     util_est: Sequence[int],
     allowed: Sequence[bool],
+    idle: Sequence[bool],
     prev_cpu: int,
     task: tuple[int, int, int, int, int],
     overutilized: bool,

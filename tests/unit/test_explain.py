@@ -2197,3 +2197,23 @@ def test_where_a_task_ran_in_a_trace_is_named_where_its_rerun_has_it_elsewhere(t
     assert found.data["cpus"] == cpus
     assert f"began to run {sum(cpus.values())} times" in found.text
     assert not _ran_elsewhere(trace, pid, Finding(0, "summary", "", {"cpus": cpus}))
+
+
+def test_a_clamp_slows_its_cpu_though_another_asks_for_more() -> None:
+    """Two steady tasks, one with a cap: "work grew faster than load tracking follows" stood beside 152 ms lost."""
+    timer = {"ref": "unique", "period": 16667, "mode": "absolute"}
+    tasks = {
+        "rt": {"loop": -1, "run": 6500, "timer": timer, "util_max": 150},
+        "ui": {"loop": -1, "run": 4200, "timer": timer},
+    }
+    machine = opplab.Machine.load("sdm670")
+
+    def lost_ns(**keys: Any) -> Counter[str]:
+        workload = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+        rows = opplab.simulate(machine, workload, opplab.Policy(**keys), seconds=4.0)
+        slow = [one.data for one in opplab.explain(rows, why_slow=True) if one.kind == "slow"]
+        return Counter({one["reason"]: one["lost_ns"] for one in slow})
+
+    capped, free = lost_ns(), lost_ns(uclamp="absent")
+    assert capped["uclamp"] > 20 * capped["ramp"], capped
+    assert free["uclamp"] == 0 and sum(free.values()) < 0.05 * sum(capped.values())

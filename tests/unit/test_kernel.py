@@ -4,6 +4,7 @@ import gzip
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -376,3 +377,21 @@ def test_findings_of_the_approximation() -> None:
     # A task that never sleeps: the approximation is faster, unless the half-life is short.
     assert approximation.ramp_up_ms(once, 32) < approximation.ramp_up_ms(invariant, 32)
     assert approximation.ramp_up_ms(once, 8) > approximation.ramp_up_ms(invariant, 8)
+
+
+def test_a_capped_task_fits_an_idle_little_cpu() -> None:
+    """An idle queue has no clamps (fair.c:find_energy_efficient_cpu(), v6.6): only a busy one lifts a cap."""
+    little = kernel.EnergyModel([(500_000, 30_000), (1_000_000, 150_000)], cpus=[0], capacity=124)
+    big = kernel.EnergyModel([(1_000_000, 300_000), (2_000_000, 1_200_000)], cpus=[1])
+
+    def chosen(**more: Any) -> tuple[int | None, list[int]]:
+        found = kernel.find_energy_efficient_cpu(
+            [big, little], [105, 0], task_util=105, prev_cpu=0, kernel="6.6", **more
+        )
+        return found.cpu, [one.cpu for one in found.candidates]
+
+    assert chosen() == (1, [1])
+    assert chosen(uclamp_max=115) == (0, [1, 0])
+    assert chosen(uclamp_max=115, busy=[0]) == (1, [1])
+    with pytest.raises(InputError, match="there is no CPU 7"):
+        chosen(busy=[7])

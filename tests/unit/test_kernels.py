@@ -238,3 +238,15 @@ def test_no_kernel_s_own_gates_are_halves() -> None:
         own = dict(KernelProfile(name).gates())
         for other in ("5.10", "7.3"):
             assert halves(other, own) == [], name
+
+
+def test_meanings_stand_by_themselves() -> None:
+    """ "The same, but" was of a value between the two kernels, which nobody saw."""
+    changes = {one.gate: one for one in kernel_diff("5.15", "6.6")}
+    fit = changes["uclamp_fit"]
+    assert "the same" not in fit.after_meaning
+    assert "48d5e9daa8b7" in fit.source
+    assert "the same" not in changes["teo_util"].after_meaning
+    # Of neighbours it is short.
+    near = {one.gate: one for one in kernel_diff("6.2", "6.3")}["uclamp_fit"]
+    assert near.after_meaning.startswith("the same, but")

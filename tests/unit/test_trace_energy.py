@@ -152,6 +152,28 @@ def test_cpus_of_which_nothing_is_known_are_named(tmp_path: Path) -> None:
     assert "without 4300.000 ms of CPUs before their first switch or idle event, in no interval\n" in shown.stdout
 
 
+def test_a_task_that_runs_from_the_start_has_all_its_clocks(tmp_path: Path) -> None:
+    """A change of the clock before the first switch took away all that the task had run: 0.1 s counted of 1 s."""
+    switch = (
+        "sched_switch: prev_comm=hog prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=x next_pid=0 next_prio=120"
+    )
+    lines = [
+        *(f"x-0 [000] 1.000000: cpu_frequency: state=1200000 cpu_id={cpu}" for cpu in (1, 2)),
+        *(f"x-0 [000] 1.900000: cpu_frequency: state=1000000 cpu_id={cpu}" for cpu in (1, 2)),
+        f"hog-7 [002] 2.000000: {switch}",
+    ]
+    path = tmp_path / "run.txt"
+    path.write_text("\n".join([*lines, ""]))
+    machine, trace = opplab.Machine.load("juno-r2"), opplab.read_trace(path)
+    energy = trace.energy(machine)
+    busy = {one["khz"]: one["busy_uw"] / 1e6 for one in machine.tree["cluster"][1]["opp"]}
+    assert energy.tasks.select("pid", "running_ns", "unknown_ns").rows() == [(7, 1_000_000_000, 0)]
+    assert energy.tasks["cpu_j"][0] == pytest.approx(0.9 * busy[1200000] + 0.1 * busy[1000000])
+    assert energy.unseen_ns == 5 * 1_000_000_000
+    signals = trace.signals(machine).running
+    assert energy.tasks["running_ns"][0] == signals.filter(pl.col("pid") == 7)["running_ns"].sum()
+
+
 def test_the_window_is_the_whole_trace(tmp_path: Path) -> None:
     """Events that cost nothing are the first and the last: `trace info` and `trace energy` have one length."""
     switch = (
@@ -173,8 +195,9 @@ def test_the_window_is_the_whole_trace(tmp_path: Path) -> None:
     assert running == {1: 500_000_000, 7: 1_000_000_000}
     (opp,) = (one for one in machine.tree["cluster"][0]["opp"] if one["khz"] == 450000)
     assert energy.cpus["energy_j"][0] == pytest.approx(1.5 * opp["busy_uw"] / 1e6)
-    # Five CPUs that show nothing, and one before its clock and task are known.
-    assert energy.unseen_ns == 5 * 2_000_000_000 + 500_000_000
+    # Five CPUs show nothing. One ran a task before its clock is known.
+    assert energy.unseen_ns == 5 * 2_000_000_000
+    assert dict(energy.tasks.select("pid", "unknown_ns").iter_rows()) == {1: 500_000_000, 7: 0}
     signals = trace.signals(machine)
     assert signals.cluster_energy is not None
     assert signals.cluster_energy["energy_j"].to_list() == energy.clusters["energy_j"].to_list()

@@ -656,7 +656,7 @@ gates! {
     }
     teo: TeoForm, "What the teo idle governor goes by." {
         Recent = "recent" since (4, 14), vectors ["cpuidle_teo_v61"], "timers always; counts of early wake-ups and the last nine", [Code("teo.c:teo_select()", "6.1.192")];
-        RecentTickHits = "recent-tick-hits" since (6, 6), vectors ["cpuidle_teo_v66"], "the same counts, with those beyond the tick apart; the timers are asked where they may matter; the last nine wrap around", [Commit("6da8f9ba5a87"), Commit("2662342079f5"), Replaced("449914398083"), Code("teo.c:teo_select()", "6.10")];
+        RecentTickHits = "recent-tick-hits" since (6, 6), vectors ["cpuidle_teo_v66"], "the same, with counts of those beyond the tick apart; the timers are asked where they may matter; the last nine wrap around", [Commit("6da8f9ba5a87"), Commit("2662342079f5"), Replaced("449914398083"), Code("teo.c:teo_select()", "6.10")];
         TickHits = "tick-hits" since (6, 11), vectors ["cpuidle_teo", "cpuidle_teo_masks"], "without the last nine; the timers are asked after early wake-ups, too", [Commit("449914398083"), Commit("4b20b07ce72f"), Code("teo.c:teo_select()", "6.12.117")];
         ShortIdles = "short-idles" since (6, 14), "the timers are not asked where most sleeps are short", [Commit("13ed5c4a6d9c"), Code("teo.c:teo_select()", "6.18")];
         TickWakeups = "tick-wakeups" since (6, 19), "wake-ups by the tick are counted on their own", [Mail("pull request of power management for 6.19")];

@@ -112,6 +112,48 @@ pub struct Difference {
     pub after: &'static GateValue,
 }
 
+impl Difference {
+    /// What the older kernel's value means.
+    pub fn before_meaning(&self) -> String {
+        meaning(&self.since(self.before, None))
+    }
+
+    /// What the newer one's means: "the same" is of the older one's.
+    pub fn after_meaning(&self) -> String {
+        meaning(&self.since(self.after, Some(self.before)))
+    }
+
+    /// What brought the newer one's, and the values between that its meaning rests on.
+    pub fn source_text(&self) -> String {
+        let sources = self.since(self.after, Some(self.before)).into_iter().map(GateValue::source_text);
+        sources.collect::<Vec<_>>().join("; ")
+    }
+
+    /// The values that the meaning of `value` rests on, up to itself: one that is "the same" but for something rests on the one before it,
+    /// which a reader knows if it is `known`.
+    fn since(&self, value: &'static GateValue, known: Option<&GateValue>) -> Vec<&'static GateValue> {
+        let mut found = vec![value];
+        let mut rest = &self.gate.values[..self.gate.values.iter().position(|one| one.name == value.name).unwrap_or(0)];
+        while let (Some((last, before)), true) = (rest.split_last(), found[0].what.starts_with(SAME)) {
+            if known.is_some_and(|known| known.name == last.name) {
+                break;
+            }
+            found.insert(0, last);
+            rest = before;
+        }
+        found
+    }
+}
+
+/// How the meaning of a value begins that differs little from the one before it.
+const SAME: &str = "the same";
+
+/// The meaning of the last of some values, each of which but the first is "the same" as the one before it but for something.
+fn meaning(values: &[&GateValue]) -> String {
+    let [first, rest @ ..] = values else { return String::new() };
+    rest.iter().fold(first.what.to_owned(), |text, value| text + value.what.trim_start_matches(SAME))
+}
+
 /// The gates in which two kernels behave differently; a value that came back under another name is no difference.
 pub fn differences(before: &KernelProfile, after: &KernelProfile) -> Vec<Difference> {
     let all =

@@ -5,6 +5,7 @@ use opplab_model::cpus::format_cpu_list;
 use opplab_model::file::{machine_to_toml, parse_machine};
 use opplab_model::machine::{Cluster, Cpufreq, IdleState, InvarianceSource, Machine, PolicyShare};
 use opplab_model::range::Bounds;
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -60,6 +61,13 @@ impl PyMachine {
     /// The same machine under another name.
     fn renamed(&self, name: &str) -> Self {
         Self { inner: Machine { name: name.to_owned(), ..self.inner.clone() } }
+    }
+
+    /// What a busy CPU of a cluster, and its shared logic, draw at a clock, also between and above the operating points, uW.
+    fn point_power(&self, cluster: usize, khz: u32) -> PyResult<(u64, u64)> {
+        let found = self.inner.clusters.get(cluster).ok_or_else(|| PyIndexError::new_err("no such cluster"))?;
+        let point = found.point_at(khz);
+        Ok((point.busy_uw, point.cluster_uw))
     }
 
     /// The machine with all powers at the lower, and with all at the upper ends of their ranges; nothing without any. Of each there may

@@ -12,7 +12,7 @@ from opplab.errors import InputError
 from opplab.files import toml_of
 from opplab.fit import freqbench
 from opplab.fit.machine_power import INTERVAL_MARK, INTERVALS
-from opplab.fit.opp_machine import clusters_of, khz_of_opp, place_of, read_chip
+from opplab.fit.opp_machine import clocks_ghz, clusters_of, khz_of_opp, place_of, read_chip
 from opplab.fit.opp_power import Fitted
 from opplab.fit.sources import BusyOf, read_samples
 from opplab.simulation.machine import Machine
@@ -48,10 +48,13 @@ def check(text: str, table: Path, fits: Sequence[Fitted] = (), soc: str | None =
         Nothing of the table can be compared.
     """
     # Units are the smallest, and defaults are filled in.
-    tree = toml_of(Machine.parse(text).to_toml(), "the machine file")
+    machine = Machine.parse(text)
+    tree = toml_of(machine.to_toml(), "the machine file")
     left_out: list[str] = []
     rows = (
-        _of_points(tree, table, fits, soc, left_out) if freqbench.is_points(table) else _of_log(tree, table, left_out)
+        _of_points(tree, table, fits, soc, left_out)
+        if freqbench.is_points(table)
+        else _of_log(machine, tree, table, left_out)
     )
     if not rows:
         raise InputError("; ".join([f"{table}: no point to compare with the machine `{tree['name']}`", *left_out]))
@@ -147,8 +150,9 @@ def _of_points(
     return rows
 
 
-def _of_log(tree: Tree, log: Path, left_out: list[str]) -> list[dict[str, Any]]:
+def _of_log(described: Machine, tree: Tree, log: Path, left_out: list[str]) -> list[dict[str, Any]]:
     """Compare intervals of a whole machine: its busy cores at their clock, and what it draws awake or asleep."""
+    inner = described._inner
     samples = read_samples(log)
     left_out += [samples.left_out] if samples.left_out else []
     machine = BusyOf.of(tree)
@@ -157,11 +161,11 @@ def _of_log(tree: Tree, log: Path, left_out: list[str]) -> list[dict[str, Any]]:
     total = np.zeros_like(busy)
     low, high = np.zeros_like(busy), np.zeros_like(busy)
     for index, cluster in enumerate(tree["cluster"]):
-        opps = sorted([*cluster["opp"], *cluster.get("boost_opp", [])], key=khz_of_opp)
-        ghz = [khz_of_opp(opp) / 1e6 for opp in opps]
+        ghz = clocks_ghz(cluster)
+        powers = np.array([inner.point_power(index, round(1e6 * one)) for one in ghz]) / 1e6
         cores, clocks = np.array([of[index] for of in by_cluster]), samples.ghz_of(index, machine)
-        core = cores * np.interp(clocks, ghz, [_busy_uw(opp) / 1e6 for opp in opps])
-        awake = np.interp(clocks, ghz, [opp.get("cluster_uw", 0) / 1e6 for opp in opps])
+        core = cores * np.interp(clocks, ghz, powers[:, 0])
+        awake = np.interp(clocks, ghz, powers[:, 1])
         asleep = cluster.get("cluster_idle_uw", 0) / 1e6
         beside = (1 - samples.asleep) * awake + samples.asleep * asleep
         total += core + beside

@@ -106,8 +106,9 @@ def khz_of_opp(opp: dict[str, Any]) -> int:
 
 
 def clocks_ghz(cluster: dict[str, Any]) -> NDArray[np.float64]:
-    """Give the clocks of a cluster's operating points in GHz, boosted ones, too, ascending."""
-    return np.array(sorted(khz_of_opp(opp) / 1e6 for opp in [*cluster["opp"], *cluster.get("boost_opp", [])]))
+    """Give the clocks of a cluster's operating points and turbo bins in GHz, ascending."""
+    points = [point for key in ("opp", "boost_opp", "turbo") for point in cluster.get(key, ())]
+    return np.array(sorted({khz_of_opp(point) / 1e6 for point in points}))
 
 
 def place_of(point: Point, clusters: Sequence[tuple[str, Sequence[int]]]) -> int | None:

@@ -131,6 +131,7 @@ def find_energy_efficient_cpu(
     runnable_avg: Sequence[int] | None = None,
     util_est: Sequence[int] | None = None,
     allowed: Sequence[int] | None = None,
+    busy: Sequence[int] = (),
     uclamp_min: int = 0,
     uclamp_max: int = 1024,
     overutilized: bool = False,
@@ -154,6 +155,9 @@ def find_energy_efficient_cpu(
         The CPUs' other signals; by default as `util_avg`, and 0.
     allowed : sequence of int, optional
         The CPUs that the task may run on; all if not given.
+    busy : sequence of int
+        The CPUs that run tasks now, without clamps of their own: these lift an upper clamp.  Idle CPUs have
+        none, so that the task's counts there.
     uclamp_min, uclamp_max : int
         The task's clamps.
     overutilized : bool
@@ -182,19 +186,17 @@ def find_energy_efficient_cpu(
     (0, 'less-energy')
     """
     n_cpus = len(util_avg)
-    if allowed is None:
-        mask = [True] * n_cpus
-    else:
-        outside = [cpu for cpu in allowed if not 0 <= cpu < n_cpus]
-        if outside:
-            raise InputError(f"there is no CPU {outside[0]}; the utilisation of {n_cpus} was given")
-        mask = [cpu in set(allowed) for cpu in range(n_cpus)]
+    may_run = range(n_cpus) if allowed is None else allowed
+    if outside := [cpu for cpu in (*may_run, *busy) if not 0 <= cpu < n_cpus]:
+        raise InputError(f"there is no CPU {outside[0]}; the utilisation of {n_cpus} was given")
+    mask = [cpu in set(may_run) for cpu in range(n_cpus)]
     cpu, rule, candidates, energies = _kernel.find_energy_efficient_cpu(
         list(domains),
         list(util_avg),
         list(util_avg if runnable_avg is None else runnable_avg),
         [0] * n_cpus if util_est is None else list(util_est),
         mask,
+        [cpu not in set(busy) for cpu in range(n_cpus)],
         prev_cpu,
         (
             task_util,

@@ -133,6 +133,7 @@ pub(super) fn py_find_energy_efficient_cpu(
     runnable_avg: Vec<u64>,
     util_est: Vec<u64>,
     allowed: Vec<bool>,
+    idle: Vec<bool>,
     prev_cpu: usize,
     task: (u64, u64, u32, u64, u64),
     overutilized: bool,
@@ -140,7 +141,7 @@ pub(super) fn py_find_energy_efficient_cpu(
 ) -> PyResult<PlacementAnswer> {
     let gates = eas_gates(py, kernel)?;
     let n = util_avg.len();
-    if [runnable_avg.len(), util_est.len(), allowed.len()] != [n; 3] {
+    if [runnable_avg.len(), util_est.len(), allowed.len(), idle.len()] != [n; 4] {
         return Err(refuse(py, "the CPUs' lists differ in length"));
     }
     if prev_cpu >= n {
@@ -169,7 +170,7 @@ pub(super) fn py_find_energy_efficient_cpu(
             util_avg: util_avg[cpu],
             runnable_avg: runnable_avg[cpu],
             util_est: util_est[cpu],
-            uclamp_idle: false,
+            uclamp_idle: idle[cpu],
         }
     };
     let facts = PlacementFacts { cpus: (0..n).map(cpu).collect(), allowed, uclamp_used };

@@ -15,8 +15,7 @@ type GateRow = (&'static str, &'static str, &'static str, Option<String>, &'stat
 
 /// Rows of a comparison of two kernels: gate, what; value and meaning before; value and meaning after; the release that
 /// brought it, its source.
-type DiffRow =
-    (&'static str, &'static str, (&'static str, &'static str), (&'static str, &'static str), Option<String>, String);
+type DiffRow = (&'static str, &'static str, (&'static str, String), (&'static str, String), Option<String>, String);
 
 #[guarded]
 #[pyfunction]
@@ -53,10 +52,10 @@ pub(super) fn kernel_diff(py: Python<'_>, before: &str, after: &str) -> PyResult
             (
                 found.gate.name,
                 found.gate.what,
-                (before.name, before.what),
-                (after.name, after.what),
+                (before.name, found.before_meaning()),
+                (after.name, found.after_meaning()),
                 after.since_text(),
-                after.source_text(),
+                found.source_text(),
             )
         })
         .collect())

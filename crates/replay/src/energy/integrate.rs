@@ -25,6 +25,16 @@ struct Cpu {
     /// The idle state.
     state: Option<usize>,
     since_ns: u64,
+    /// What it did before its first switch or idle event, which shows what that was: stretches of one clock.
+    unseen: Vec<Unseen>,
+}
+
+/// A stretch of time that counts, and what the CPU draws in it if it runs a task, if its clock is known.
+#[derive(Debug, Clone, Copy)]
+struct Unseen {
+    end_ns: u64,
+    ns: u64,
+    busy_uw: Option<u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -69,6 +79,7 @@ impl<'m> Integrator<'m> {
                 runs: Runs::Unknown,
                 state: None,
                 since_ns: 0,
+                unseen: Vec::new(),
             }
         });
         // A clock without an event is known where there is no other one.
@@ -128,6 +139,11 @@ impl<'m> Integrator<'m> {
         if self.cpus[cpu as usize].runs == Runs::Unknown && self.cpus[cpu as usize].state.is_none() {
             // Who leaves has run since the start.
             self.cpus[cpu as usize].runs = runs(prev);
+            for Unseen { end_ns, ns, busy_uw } in std::mem::take(&mut self.cpus[cpu as usize].unseen) {
+                let idle_uw = || self.cpu_power_uw(cpu);
+                let power_uw = if prev == 0 { idle_uw() } else { busy_uw };
+                self.count(cpu, end_ns, ns, power_uw);
+            }
         }
         self.settle_around(cpu, now);
         let state = &mut self.cpus[cpu as usize];
@@ -156,6 +172,7 @@ impl<'m> Integrator<'m> {
             self.begin_exit(cpu, now);
         }
         self.settle_around(cpu, now);
+        self.leave_unseen(cpu);
         let of_cpu = &mut self.cpus[cpu as usize];
         of_cpu.state = state;
         of_cpu.runs = if state.is_some() || of_cpu.runs == Runs::Unknown { Runs::Idle } else { of_cpu.runs };
@@ -182,6 +199,7 @@ impl<'m> Integrator<'m> {
     pub(crate) fn finish(mut self, end: u64) -> TraceEnergy {
         for cpu in 0..self.cpus.len() as u32 {
             self.settle(cpu, end);
+            self.leave_unseen(cpu);
         }
         for cluster in 0..self.shared_since_ns.len() {
             self.settle_shared(cluster, end);
@@ -194,17 +212,39 @@ impl<'m> Integrator<'m> {
     /// Counts what `cpu` drew up to `now`.
     fn settle(&mut self, cpu: u32, now: u64) {
         let place = cpu as usize;
-        let Cpu { cluster, runs, state, since_ns, .. } = self.cpus[place];
-        let (end, ns) = self.counted(since_ns, now);
+        let Cpu { runs, state, since_ns, .. } = self.cpus[place];
+        let (end_ns, ns) = self.counted(since_ns, now);
         self.cpus[place].since_ns = since_ns.max(now);
         if ns == 0 {
             return;
         }
         if (runs, state) == (Runs::Unknown, None) {
-            self.sums.unseen_ns += ns;
+            self.cpus[place].runs = Runs::Task(0);
+            let busy_uw = self.cpu_power_uw(cpu);
+            self.cpus[place].runs = Runs::Unknown;
+            let unseen = &mut self.cpus[place].unseen;
+            match unseen.last_mut() {
+                Some(last) if last.busy_uw == busy_uw && last.end_ns + ns == end_ns => {
+                    (last.end_ns, last.ns) = (end_ns, last.ns + ns);
+                }
+                _ => unseen.push(Unseen { end_ns, ns, busy_uw }),
+            }
             return;
         }
         let power_uw = self.cpu_power_uw(cpu);
+        self.count(cpu, end_ns, ns, power_uw);
+    }
+
+    /// Nothing shows what `cpu` did before.
+    fn leave_unseen(&mut self, cpu: u32) {
+        let unseen = std::mem::take(&mut self.cpus[cpu as usize].unseen);
+        self.sums.unseen_ns += unseen.iter().map(|one| one.ns).sum::<u64>();
+    }
+
+    /// Counts `ns` up to `end`, in which `cpu` did what it does, at this power, if its clock is known.
+    fn count(&mut self, cpu: u32, end: u64, ns: u64, power_uw: Option<u64>) {
+        let place = cpu as usize;
+        let Cpu { cluster, runs, .. } = self.cpus[place];
         let fj = u128::from(power_uw.unwrap_or(0)) * u128::from(ns);
         let of_cpu = &mut self.sums.cpus[place];
         if let Runs::Task(pid) = runs {

@@ -26,8 +26,9 @@ use opplab_kernel::cpufreq::driver::{AmdMode, DriverKind};
 use opplab_kernel::cpufreq::facts::{PerfBound, PolicyFacts, RqFacts, SugovOutcome};
 use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
 use opplab_kernel::cpufreq::schedutil::SugovGates;
+use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 use opplab_model::decision::{Decision, GrantLimit};
-use opplab_model::event::{CpuIdx, Event, IDLE_TASK, Metered, Sink, TaskIdx, TaskState};
+use opplab_model::event::{CpuIdx, Event, IDLE_TASK, Metered, Sink, TaskIdx, TaskState, UtilReport};
 use opplab_model::governor::cpuinfo_max_khz;
 use opplab_model::machine::{Cluster, Cpufreq, InvarianceSource, Machine};
 use opplab_model::policy::Policy;
@@ -135,6 +136,8 @@ struct CpuState {
     since_ns: u64,
     khz: u32,
     util: u32,
+    /// Its own upper clamp lowers what it asks for, whichever CPU of its policy asks for most.
+    is_capped: bool,
     busy: Vec<Stretch>,
 }
 
@@ -360,7 +363,7 @@ impl WhySlow {
             SlowReason::CustomGovernor
         } else if policy.requested_khz < policy.wanted_khz || policy.requested_level < policy.wanted_level {
             SlowReason::RateLimit
-        } else if policy.is_capped {
+        } else if policy.is_capped || own.is_capped {
             SlowReason::Uclamp
         } else if policy.has_sampled {
             SlowReason::Sampling
@@ -494,6 +497,22 @@ impl Sink for WhySlow {
 
     fn power(&mut self, now_ns: u64, metered: Metered, power_uw: u64) {
         self.energy.power(now_ns, metered, power_uw);
+    }
+
+    fn wants_reports(&self) -> bool {
+        true
+    }
+
+    fn report(&mut self, now_ns: u64, report: &UtilReport<'_>) {
+        for (cpu, facts) in report.members {
+            let asks = |rq: &RqFacts| self.gates.perf(rq, (facts.util_cfs, facts.util_cfs_boost), None).util;
+            let is_capped = facts.rq.uclamp_used
+                && asks(&facts.rq) < asks(&RqFacts { uclamp_max: SCHED_CAPACITY_SCALE, ..facts.rq });
+            if self.cpus[*cpu as usize].is_capped != is_capped {
+                self.cut(*cpu, now_ns);
+                self.cpus[*cpu as usize].is_capped = is_capped;
+            }
+        }
     }
 
     fn decision(&mut self, now_ns: u64, decision: &Decision) {
