@@ -2214,6 +2214,7 @@ def test_a_clamp_slows_its_cpu_though_another_asks_for_more() -> None:
         slow = [one.data for one in opplab.explain(rows, why_slow=True) if one.kind == "slow"]
         return Counter({one["reason"]: one["lost_ns"] for one in slow})
 
-    capped, free = lost_ns(), lost_ns(uclamp="absent")
-    assert capped["uclamp"] > 20 * capped["ramp"], capped
+    capped, free = lost_ns(), lost_ns(gates={"uclamp": "absent"})
+    # What is left of that is the other task's, whose clock the capped one no longer lifts.
+    assert capped["uclamp"] > 3 * capped["ramp"], capped
     assert free["uclamp"] == 0 and sum(free.values()) < 0.05 * sum(capped.values())

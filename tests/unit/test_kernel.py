@@ -381,7 +381,7 @@ def test_findings_of_the_approximation() -> None:
 
 def test_a_capped_task_fits_an_idle_little_cpu() -> None:
     """An idle queue has no clamps (fair.c:find_energy_efficient_cpu(), v6.6): only a busy one lifts a cap."""
-    little = kernel.EnergyModel([(500_000, 30_000), (1_000_000, 150_000)], cpus=[0], capacity=124)
+    little = kernel.EnergyModel([(500_000, 5_000), (1_000_000, 20_000)], cpus=[0], capacity=124)
     big = kernel.EnergyModel([(1_000_000, 300_000), (2_000_000, 1_200_000)], cpus=[1])
 
     def chosen(**more: Any) -> tuple[int | None, list[int]]:

@@ -829,3 +829,12 @@ def test_what_a_snapshot_shows_of_the_kernel_is_not_assumed(tmp_path: Path) -> N
         notes = json.loads(check)["notes"]
         assert not any(note.startswith("hz ") for note in notes)
         assert any("sessions share the CPUs" in note for note in notes) == on
+
+
+def test_latencies_of_some_nanoseconds_are_near_none(tmp_path: Path) -> None:
+    """2 ns recorded and 0 replayed were "-100 %, not near", and no answer as a whole."""
+    timer = {"ref": "unique", "period": 16667, "mode": "absolute"}
+    tasks = {"rt": {"loop": -1, "run": 6500, "timer": timer}, "ui": {"loop": -1, "run": 4200, "timer": timer}}
+    found = _closed("sdm670", tasks, {}, tmp_path)
+    rows = [row for row in found["metrics"] if "latency" in row["metric"] and row["recorded"] < 1000]
+    assert rows and all(row["replayed"] < 1000 and row["verdict"] == "near" for row in rows), found["metrics"]

@@ -166,7 +166,7 @@ def test_a_task_that_runs_from_the_start_has_all_its_clocks(tmp_path: Path) -> N
     path.write_text("\n".join([*lines, ""]))
     machine, trace = opplab.Machine.load("juno-r2"), opplab.read_trace(path)
     energy = trace.energy(machine)
-    busy = {one["khz"]: one["busy_uw"] / 1e6 for one in machine.tree["cluster"][1]["opp"]}
+    busy = {one["khz"]: one.get("busy_uw", one["uw"]) / 1e6 for one in machine.tree["cluster"][1]["opp"]}
     assert energy.tasks.select("pid", "running_ns", "unknown_ns").rows() == [(7, 1_000_000_000, 0)]
     assert energy.tasks["cpu_j"][0] == pytest.approx(0.9 * busy[1200000] + 0.1 * busy[1000000])
     assert energy.unseen_ns == 5 * 1_000_000_000
@@ -580,10 +580,10 @@ def test_signals_of_a_recording_have_its_energy() -> None:
     assert [one["cpu_j"] for one in signals["cpus"]] == [one["energy_j"] for one in energy["cpus"]]
     assert set(energy["notes"]) <= set(signals["notes"]) and any("taken as WFI" in one for one in energy["notes"])
     assert signals["left_out"] == energy["left_out"]
-    # CPU 5 ran `sh` before its first switch: of its running time that is all that the energy lacks.
+    # CPU 5 ran `sh` before its first switch; the signals begin 0.2 ms after the trace, at the first event that they need.
     ran_ns = {table: sum(one["running_ns"] for one in told[table]["cpus"]) for table in told}
     lacks_ns = ran_ns["signals"] - ran_ns["energy"] - signals["unknown_ns"]
-    assert 2_000_000 < lacks_ns <= energy["unseen_ns"]
+    assert abs(lacks_ns) < 300_000
 
 
 def test_clocks_that_a_machine_lacks_are_named() -> None:

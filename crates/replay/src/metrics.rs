@@ -111,6 +111,9 @@ fn place(measured: &Measured, rank: usize) -> usize {
 /// How much the whole of a replay may be off in each of its four numbers and still be near, in parts of 100 000.
 pub const WHOLE_LIMIT: u64 = 15_000;
 
+/// Latencies that differ by less are equal: text has times in us, and events of one moment are some ns apart in a trace.
+const EQUAL_LATENCY_NS: u64 = 1_000;
+
 impl Whole {
     /// The distances of a comparison.
     pub fn of(comparison: &Comparison) -> Self {
@@ -127,12 +130,14 @@ impl Whole {
         let busy = |measured: &Measured| -> u128 {
             measured.policies.iter().flat_map(|policy| &policy.busy_ns).map(|&ns| u128::from(ns)).sum()
         };
-        let late = latency_ns(&comparison.runs.0, 95).unwrap_or(0);
+        let recorded_ns = one.latency_ns(95);
+        let late_ns = latency_ns(&comparison.runs.0, 95).unwrap_or(0);
+        let late_ns = if recorded_ns.abs_diff(late_ns) < EQUAL_LATENCY_NS { recorded_ns } else { late_ns };
         Self {
             frequency: off(sum(told(one)), sum(told(other))).filter(|_| comparison.is_checked()),
             energy: off(one.total_energy_fj(), other.total_energy_fj()).filter(|_| !comparison.energy_is_silent()),
             busy: off(busy(one), busy(other)),
-            latency_p95: off(one.latency_ns(95).into(), late.into()).filter(|_| !comparison.silence.wakeups),
+            latency_p95: off(recorded_ns.into(), late_ns.into()).filter(|_| !comparison.silence.wakeups),
         }
     }
 
@@ -169,7 +174,8 @@ pub fn metrics(comparison: &Comparison, mode: Mode) -> Vec<Metric> {
                     Verdict::OtherWork
                 }
                 (Some((one, mean)), Some(off))
-                    if off * 100 <= mean.nr * u128::from(one) * u128::from(limit_percent) =>
+                    if off * 100 <= mean.nr * u128::from(one) * u128::from(limit_percent)
+                        || (timing && unit == "ns" && off < mean.nr * u128::from(EQUAL_LATENCY_NS)) =>
                 {
                     Verdict::Near
                 }

@@ -105,9 +105,9 @@ def khz_of_opp(opp: dict[str, Any]) -> int:
     return int(opp.get("khz") or round(1000 * opp["mhz"]))
 
 
-def clocks_ghz(cluster: dict[str, Any]) -> NDArray[np.float64]:
-    """Give the clocks of a cluster's operating points and turbo bins in GHz, ascending."""
-    points = [point for key in ("opp", "boost_opp", "turbo") for point in cluster.get(key, ())]
+def clocks_ghz(cluster: dict[str, Any], *, turbo: bool = True) -> NDArray[np.float64]:
+    """Give the clocks of a cluster's operating points in GHz, and of its turbo bins, ascending."""
+    points = [point for key in ("opp", "boost_opp", *["turbo"] * turbo) for point in cluster.get(key, ())]
     return np.array(sorted({khz_of_opp(point) / 1e6 for point in points}))
 
 

@@ -331,10 +331,11 @@ fn utilisation(decision: &Decision) -> String {
     if iowait_boost > 0 {
         parts += &format!(", iowait boost {iowait_boost}");
     }
+    let place = word("headroom_place", headroom_place);
     let limit = match bound_word {
         "capacity" => format!("at most the capacity {max_cap}"),
         "uclamp-max" => format!("at most uclamp.max {uclamp_max}"),
-        "uclamp-min" if u64::from(uclamp_min) > u64::from(util_sum.max(util)) => {
+        "uclamp-min" if place != Some("in-effective-perf") && uclamp_min > util_sum => {
             format!("at least uclamp.min {uclamp_min}, at most the capacity {max_cap}")
         }
         "uclamp-min" => format!("at least uclamp.min {uclamp_min}"),
@@ -343,7 +344,7 @@ fn utilisation(decision: &Decision) -> String {
         _ => phrase("bound", bound).unwrap_or_default().to_owned(),
     };
     let product = (u64::from(util_sum) * u64::from(headroom)) >> 10;
-    match word("headroom_place", headroom_place) {
+    match place {
         Some("in-effective-perf") => {
             if u64::from(util_sum) != u64::from(util_cfs) + u64::from(util_rt) + u64::from(util_dl) {
                 parts += &format!(" = {util_sum}");
