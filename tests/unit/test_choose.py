@@ -1044,6 +1044,18 @@ def test_a_dump_is_told_from_a_machine_file(tmp_path: Path) -> None:
         opplab.Machine.load(dump)
 
 
+def test_a_recordings_folder_is_imported_by_its_snapshot(tmp_path: Path) -> None:
+    """Goal: the command that is offered is one that works: the import takes the file, and not the folder."""
+    (tmp_path / "trace.dat").touch()
+    snapshot = tmp_path / "sysfs_before.txt"
+    snapshot.write_bytes(shared("traces/arm64-612-juno-eas-homog6/sysfs_before.txt").read_bytes())
+    command = f"opplab machine import {snapshot} -o NAME.toml"
+    with pytest.raises(opplab.InputError, match=f"is a recording's folder: `{re.escape(command)}` makes"):
+        opplab.Machine.load(tmp_path)
+    answered(*command.split()[1:-1], tmp_path / "own.toml")
+    assert opplab.Machine.load(tmp_path / "own.toml").tree["cluster"]
+
+
 def test_a_setting_without_an_activation_has_no_response_time(tmp_path: Path) -> None:
     """In so short a run none is due: the answer is without response times, and no traceback."""
     task = {"loop": -1, "run": 15000, "timer": {"ref": "unique", "period": 30000}}

@@ -19,6 +19,7 @@ from opplab.choice.fleet import HOURS, Fleet, counted_of, fleet, ranked_by, sour
 from opplab.cli.main import opplab as program
 from opplab.fit import machine_power
 from opplab.fit.machine_power import generic_power
+from opplab.report.start import Start
 from opplab.uncertainty.parts import Parts
 
 from calls import answered, called
@@ -432,7 +433,7 @@ def test_why_no_saving_is_clear(dumps: Path, monkeypatch: pytest.MonkeyPatch, ch
     clear = answer(dumps, monkeypatch, made(choice, Parts(-2.0, 1.0, (-1.0, 1.0), -3.0, -1.0, draws=39)))
     assert clear.finding.startswith("Clear savings: ")
     watts = clear.rows()[0]["baseline_watts"] * 0.01
-    assert clear.finding.endswith(f"; the ends of the intervals add up to {watts:.4g} and {3 * watts:.4g} W.")
+    assert f"; the ends of the intervals add up to {watts:.4g} and {3 * watts:.4g} W." in clear.finding
 
 
 def test_a_constraint_that_nothing_keeps_is_the_answer(dumps: Path) -> None:
@@ -676,3 +677,47 @@ def test_a_machine_without_cpufreq_is_offered_no_setting(tmp_path: Path) -> None
     types, refused = types_of({tree: 1, tmp_path / "vm.toml": 1})
     assert not types and len(refused) == 2
     assert all(words.startswith("it has no cpufreq") for _, words in refused)
+
+
+def test_the_start_of_short_runs_is_named_directly_after_a_clear_saving(
+    dumps: Path, monkeypatch: pytest.MonkeyPatch, choice: opplab.Choice
+) -> None:
+    """Goal: nobody takes the watts of a cold start for those of a year. Method: made-up starts of two types."""
+    clear, open_ = (Parts(-2.0, 1.0, (-1.0, 1.0), -3.0, high, draws=39) for high in (-1.0, 1.0))
+
+    def of(*asked: tuple[Parts, Start]) -> Fleet:
+        answers = iter([replace(made(choice, energy), start=start) for energy, start in asked])
+        monkeypatch.setattr(choosing, "choose", lambda *_, **__: next(answers))
+        return fleet([dumps / name for name in ("a.tar.xz", "c.tar.xz")][: len(asked)], "tbench")
+
+    long, short = Start(0.144, 0.144, free_s=20), Start(0.04, 0.04, free_s=5)
+    found = of((clear, short), (clear, long))
+    most = max(found.rows(), key=lambda row: row["start_percent"])
+    words = (
+        "Energy includes the start of the runs, until all tasks have begun: up to 14 % of them on "
+        f"{most['machine_type']}; a year has none of it (--seconds 20 leaves 1 % at most)."
+    )
+    (headline,) = re.findall(r"Clear savings: .*? on 2 machines of 2 types.*?W\. (.*)", found.finding)
+    assert headline.startswith(words)
+    assert " ".join(found.text(80).split()).count(words) == 1
+    assert "until all tasks have begun: up to 14 %" in found.page()
+    shares = sorted(row["start_percent"] for row in json.loads(found.to_json())["rows"])
+    assert shares == pytest.approx([4.0, 14.4])
+    unclear = of((open_, long))
+    assert "Energy includes" not in unclear.finding
+    assert "until all tasks have begun: 14 % of them on " in " ".join(unclear.below())
+    ended = of((clear, replace(long, free_s=0.0)))
+    assert ended.finding.endswith(f"14 % of them on {ended.rows()[0]['machine_type']}."), "a year repeats its start"
+    late = of((clear, Start(1.0, 10.0, free_s=100)))
+    assert "Some tasks never begin on " in late.finding
+    assert "Energy includes" not in of((clear, Start(0.01, 0.01, free_s=1))).text(80)
+
+
+def test_a_fleet_and_a_choice_name_the_same_start() -> None:
+    """Goal: one number of the start for all answers. Method: tasks that rt-app starts one after the other."""
+    task = {"instance": 40, "loop": -1, "run": 300, "timer": {"ref": "unique", "period": 16000}}
+    load = opplab.Workload.parse(json.dumps({**LOAD, "tasks": {"t": task}}), name="load")
+    how = {**OPTIONS, "governors": ["performance", "powersave"], "constraints": ["none"], "seconds": 0.4}
+    ((row,), one) = fleet(["juno-r2"], load, **how).rows(), opplab.choose("juno-r2", load, **how)
+    (note,) = [text for text in one.notes if text.startswith("energy and misses include the first ")]
+    assert f" ({row['start_percent']:.0f} %), until all tasks have begun" in note

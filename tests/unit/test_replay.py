@@ -485,6 +485,26 @@ def test_a_reservation_that_no_event_shows_is_named_as_assumed(tmp_path: Path) -
     assert words in json.loads(replayed.stdout)["notes"]
 
 
+def test_a_task_is_named_by_its_pid_as_explain_offers_it(tmp_path: Path) -> None:
+    """Goal: a pid gives what the name gives, and one of several tasks of a name is refused with the reason."""
+    tasks = {name: {"loop": -1, "run": 1500, "timer": {"ref": "unique", "period": 16000}} for name in ("abc", "xyz")}
+    work = Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    trace, twins = tmp_path / "run.txt", tmp_path / "twins.txt"
+    simulate("juno-r2", work, Policy(), seconds=0.5).to_trace(trace)
+    pids = {name: str(pid) for pid, name in Trace(trace).task_names().items()}
+    asked = ["trace", "to-rtapp", str(trace), "-m", "juno-r2", "--task"]
+    by_pid = answered(*asked, pids["xyz-1"]).stdout
+    assert list(json.loads(by_pid)["tasks"]) == ["xyz-1"]
+    assert by_pid == answered(*asked, "xyz-1").stdout
+    wrong = called(*asked, "999999")
+    assert wrong.exit_code and "there is no task with the pid 999999" in f"{wrong.stderr}{wrong.exception}"
+    twins.write_text(trace.read_text().replace("abc-0", "xyz-1"))
+    asked[2] = str(twins)
+    shared_name = called(*asked, pids["xyz-1"])
+    words = f"{pids['xyz-1']} is `xyz-1`, as is {pids['abc-0']}: tasks of one name are kept together (--task xyz-1)"
+    assert shared_name.exit_code and words in f"{shared_name.stderr}{shared_name.exception}"
+
+
 @pytest.mark.parametrize("form", ["dat", "txt", "pftrace"])
 def test_a_runs_trace_keeps_what_its_tasks_asked_for(form: str, tmp_path: Path) -> None:
     """A replay of a run's own trace lost `util_min`, `util_max` and budgets of SCHED_DEADLINE, without a word.

@@ -13,7 +13,7 @@ from opplab.choice.criteria import MISSED_SLACK
 from opplab.choice.page import page, pareto_picture
 from opplab.files import write_text
 from opplab.report.numbers import quantity, several
-from opplab.report.start import LITTLE, in_words
+from opplab.report.start import LITTLE, Start, in_words
 from opplab.simulation.work import APART, ENERGY_PER_WORK, POWER_AT_EQUAL_WORK
 from opplab.summary.answer import PAIRS, Answer, Change, Line, is_compared, same_runs, title_of
 from opplab.uncertainty.causes import Causes, standing_out
@@ -144,6 +144,8 @@ class Choice:
     facts: list[tuple[str, str]] = field(default_factory=list)
     notes: Sequence[str] = ()
     """What the numbers are of, for the last line."""
+    start: Start = field(default_factory=Start)
+    """What the runs have of their start, which counts in all numbers."""
     cold: str = ""
     """Which of them the start of the runs may decide; empty if none."""
     boost: str = ""

@@ -24,6 +24,7 @@ from opplab.errors import InputError, OpplabError
 from opplab.files import check_size, digest_of, read_text, toml_of, write_text
 from opplab.report.block import Block
 from opplab.report.numbers import quantity, several, some_of
+from opplab.report.start import LITTLE, Start
 from opplab.simulation.work import POWER_AT_EQUAL_WORK
 from opplab.sweep.drivers import ACTIVE
 
@@ -40,6 +41,9 @@ RISE = 0.05
 
 MOST = 3
 """Types that are named for what their baseline misses."""
+
+STARTING = 0.02
+"""The share of a run from which on its start is named, directly after what is called a clear saving."""
 
 
 @dataclass
@@ -118,6 +122,8 @@ class Saving:
     driver: str = ""
     base_driver: str = ""
     """`driver`, `base_driver`: under which the setting and the baseline run."""
+    start: Start = field(default_factory=Start)
+    """What the runs have of their start, which a year has not."""
 
     @property
     def named(self) -> str:
@@ -169,6 +175,7 @@ class Saving:
             missing=[*(f"{words}." for words in (cold, choice.boost) if words), *choice.missing],
             base_missed=0.0 if missed is None else missed.value,
             power=chosen.changes["power"].value if chosen is not None and "power" in chosen.changes else 0.0,
+            start=choice.start,
         )
 
 
@@ -221,6 +228,7 @@ class Fleet(Block):
         passed = [f"{kind.name} stays as it is: {saving.passed}." for kind, saving in self.types if saving.passed]
         return [
             *self._at_equal_work(),
+            *([] if _sure(self.types) else filter(None, [_start(self.types)])),
             *limits,
             *price,
             *passed,
@@ -264,6 +272,7 @@ class Fleet(Block):
                     "keeps_limits_in": saving.keeps,
                     "baseline_watts": saving.base_watts,
                     "baseline_missed_percent": saving.base_missed,
+                    "start_percent": 100 * saving.start.share,
                     **{f"saved_watts{end}": watts for end, watts in saved.items()},
                     "clear": saving.clear,
                     **{f"saved_kwh_a_year{end}": watts and watts * year for end, watts in saved.items()},
@@ -588,7 +597,7 @@ def _kept(output: Path | None, kind: MachineType, question: str, run: Callable[[
         try:
             kept = json.loads(read_text(path, "an answer"))
             if kept["sha256"] == digest_of(kept["saving"]):
-                return Saving(**kept["saving"]), True
+                return Saving(**{**kept["saving"], "start": Start(**kept["saving"]["start"])}), True
         except (ValueError, TypeError, KeyError, OSError, InputError):
             # Cut off while it was written, or another version's: it is run again.
             pass
@@ -685,6 +694,26 @@ def _missed(answered: Sequence[tuple[MachineType, Saving]]) -> str:
     return f" The baseline misses activations: {'; '.join(words)}{more}."
 
 
+def _start(answered: Sequence[tuple[MachineType, Saving]]) -> str:
+    """Report the largest share that the start has of the runs of a type; empty where it is little in all of them."""
+    found = [(kind, saving.start) for kind, saving in answered if saving.start.share > STARTING]
+    if not found:
+        return ""
+    kind, most = max(found, key=lambda one: one[1].share)
+    if most.share >= 1:
+        return f"Some tasks never begin on {kind.name}: the last would after {most.seconds:.3g} s."
+    up_to = "up to " if len(answered) > 1 else ""
+    longest = max(start.free_s for _, start in found)
+    year = f"; a year has none of it (--seconds {longest:g} leaves {LITTLE:g} % at most)" if longest else ""
+    share = f"{up_to}{100 * most.share:.2g} % of them on {kind.name}"
+    return f"Energy includes the start of the runs, until {most.tasks} have begun: {share}{year}."
+
+
+def _sure(answered: Sequence[tuple[MachineType, Saving]]) -> list[tuple[MachineType, Saving, float]]:
+    """Give the types with a clear saving, and their watts."""
+    return [(kind, saving, watts) for kind, saving in answered if (watts := saving.watts or 0.0) > 0 and saving.clear]
+
+
 def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
     if not answered:
         return "No machine type could be answered."
@@ -695,8 +724,7 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
             return f"No setting is better than the baseline, {bases}, on {types}: nothing to change."
         return f"The baseline, {bases}, is the best on {several(len(answered), 'machine type')}: nothing to change."
     words = []
-    sure = [(kind, saving, watts) for kind, saving in answered if (watts := saving.watts or 0.0) > 0 and saving.clear]
-    if sure:
+    if sure := _sure(answered):
         total = sum(watts * kind.machines for kind, _, watts in sure)
         count = sum(kind.machines for kind, *_ in sure)
         machines = f"{several(count, 'machine')} of {several(len(sure), 'type')}"
@@ -706,6 +734,7 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
         high = sum((watts if saving.high is None else saving.high) * kind.machines for kind, saving, watts in sure)
         ends = "" if low == high else f"; the ends of the intervals add up to {quantity(low)} and {quantity(high)} W"
         words.append(f"Clear savings: {year} at the baseline's work, on {machines}{ends}.")
+        words += filter(None, [_start(answered)])
         known = [(kind, saving.watts) for kind, saving in answered if saving.watts is not None]
         whole = sum(watts * kind.machines for kind, watts in known)
         if whole != total:

@@ -21,7 +21,7 @@ from opplab.report.numbers import quantity
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, read_changes
 from opplab.simulation.power import NO_IDLE_POWER, is_of_power
 from opplab.simulation.work import POWER_AT_EQUAL_WORK
-from opplab.summary.answer import PAIRS, ends, never_finished, periods_together, start_up, whole_of
+from opplab.summary.answer import PAIRS, ends, never_finished, periods_together, start_of, start_up, whole_of
 from opplab.sweep.missing import changes_unknown_idle
 from opplab.uncertainty.causes import Causes
 from opplab.uncertainty.draws import Draws, Point, Values
@@ -156,7 +156,8 @@ class Ranking:
         longer = not program.check and not ends(workload)
         governors = [policy["governor"] for policy in policies.values()]
         waits = cold_waits(judged, workload, self.base["duration_ns"], governors, longer=longer)
-        return replace(choice, cold=waits)
+        start = start_of(workload, self.base["duration_ns"], self.begun_ns, longer=longer)
+        return replace(choice, cold=waits, start=start)
 
     def _options(self) -> tuple[list[Option], int]:
         """Give the settings, the best first, and how many draws or runs their probabilities are of."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isfinite
 from pathlib import Path
 from statistics import fmean
@@ -37,6 +37,7 @@ from opplab.report.text import flow, print_table, render_table, terminal_width
 from opplab.simulation.machine import Machine
 from opplab.sweep.taken import RATE, kept_rate, refusal, with_kept
 from opplab.sweep.variants import with_variants
+from opplab.trace.recording import Trace
 from opplab.trace.replayed import (
     MISSED,
     assumed,
@@ -441,11 +442,31 @@ def _variants(
     return out
 
 
+def _names_of(tasks: Sequence[str], trace: Path) -> list[str]:
+    """Give the names of tasks, of which some may be pids; the pid of a task that shares its name is refused."""
+    if not any(task.isdecimal() for task in tasks):
+        return list(tasks)
+    by_pid = Trace(trace).task_names()
+    out = []
+    for task in tasks:
+        name = by_pid.get(int(task)) if task.isdecimal() and task not in by_pid.values() else task
+        if name is None:
+            raise InputError(f"{trace}: there is no task with the pid {task}")
+        others = [str(pid) for pid, one in by_pid.items() if one == name and name != task and pid != int(task)]
+        if others:
+            also = f"as {'is' if len(others) == 1 else 'are'} {some_of(others, 3)}"
+            raise InputError(
+                f"{trace}: {task} is `{name}`, {also}: tasks of one name are kept together (--task {name})"
+            )
+        out.append(name)
+    return out
+
+
 @click.command(name="to-rtapp")
 @TRACE
 @MACHINE
 @output_option("Output file (default: standard output).")
-@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Task to keep; may be repeated.")
+@click.option("--task", "tasks", multiple=True, metavar="NAME|PID", help="Task to keep; may be repeated.")
 @click.option(
     "--tolerance",
     type=click.IntRange(0, 1000),
@@ -455,7 +476,8 @@ def _variants(
 )
 def to_rtapp(trace: Path, machine: str, output: Path | None, tasks: tuple[str, ...], tolerance: int) -> None:
     """Write the recorded workload of TRACE as an rt-app file, for use on a device or with `opplab run`."""
-    text = _opplab.trace_to_rtapp(str(trace), _machine(machine, trace), list(tasks) or None, tolerance)
+    names = _names_of(tasks, trace)
+    text = _opplab.trace_to_rtapp(str(trace), _machine(machine, trace), names or None, tolerance)
     if output is None:
         sys.stdout.write(text)
     else:

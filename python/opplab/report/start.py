@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from opplab import _opplab
@@ -19,6 +20,20 @@ _NAMED = 5.0
 """The share from which those that have it are named."""
 _WAIT = re.compile(r"(?:group_)?(?:latency|response)_(p\d+|max)(?::.*)?")
 _MISSES = ("missed_activations", "group_missed")
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a run has of its start, until its tasks have begun."""
+
+    seconds: float = 0.0
+    """How long it is, without what is in a `warmup`."""
+    share: float = 0.0
+    """Of the run; 1 or more where some tasks never begin."""
+    tasks: str = "all tasks"
+    """Which have begun then."""
+    free_s: float = 0.0
+    """A length of the run of which it is 1 % at most; 0 where the workload has no more to run."""
 
 
 def in_first_idle(shares: Mapping[str, float], governors: Mapping[str, str] | None = None) -> str:

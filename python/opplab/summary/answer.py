@@ -18,7 +18,17 @@ from opplab.comparison.method import apart
 from opplab.report.block import Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
 from opplab.report.numbers import several as several_of
-from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, in_words, read_changes
+from opplab.report.start import (
+    COLD_NS,
+    FIRST_IDLE,
+    LITTLE,
+    Start,
+    cold_reason,
+    cold_waits,
+    in_first_idle,
+    in_words,
+    read_changes,
+)
 from opplab.runs import is_rate
 from opplab.simulation.power import NO_IDLE_POWER, how_to_get_power, is_of_power, is_unknown
 from opplab.simulation.ranges import assumed_in_words
@@ -909,6 +919,35 @@ def _own_tasks(workload: Mapping[str, Any]) -> list[dict[str, Any]]:
     return tasks[: len(tasks) - workload.get("nr_background", 0)]
 
 
+def start_of(work: Mapping[str, Any], duration_ns: int, begun_ns: int, *, longer: bool = True) -> Start:
+    """Give the start of a case's run: until its last task begins, but for forked ones.
+
+    Parameters
+    ----------
+    work : mapping
+        The case's workload.
+    duration_ns, begun_ns : int
+        Length of the run, and when the last task begins.
+    longer : bool
+        Whether the workload has more to run than this.
+
+    Examples
+    --------
+    >>> start_of({"tasks": []}, 10**9, 144 * 10**6)
+    Start(seconds=0.144, share=0.144, tasks='all tasks', free_s=20)
+    """
+    warmup_ns = work.get("warmup_ns", 0)
+    own_ns = max(begun_ns - warmup_ns, 0)
+    least_s = (warmup_ns + own_ns / (LITTLE / 100)) / 1e9
+    free_s = 0.0
+    if longer and own_ns:
+        ten = 10 ** math.floor(math.log10(least_s))
+        free_s = next(step * ten for step in (1, 2, 5, 10) if step * ten >= least_s)
+    forked = any(not task["initial"] for task in _own_tasks(work))
+    tasks = "all tasks but forked ones" if forked else "all tasks"
+    return Start(own_ns / 1e9, own_ns / (duration_ns - warmup_ns), tasks, free_s)
+
+
 def start_up(workloads: Sequence[tuple[Mapping[str, Any], int, int]]) -> str:
     """Report the longest start-up that counts in its run: energy and misses are of all of it.
 
@@ -928,20 +967,19 @@ def start_up(workloads: Sequence[tuple[Mapping[str, Any], int, int]]) -> str:
     >>> start_up([({"tasks": tasks}, 10**9 // 2, 10**9)])
     'some tasks never begin: the last would after 1 s'
     """
-    found = (0.0, 0.0)
+    found = (0.0, 0.0, "")
     for work, duration_ns, begun_ns in workloads:
         delays_ns = (task["delay_ns"] for task in _own_tasks(work) if task["initial"])
         warmup_ns = work.get("warmup_ns", 0)
-        share, late = ((ns - warmup_ns) / (duration_ns - warmup_ns) for ns in (begun_ns, max(delays_ns, default=0)))
-        if share > _STARTING or late > _DELAYED:
-            found = max(found, (share, (begun_ns - warmup_ns) / 1e9))
-    share, begun_s = found
+        late = (max(delays_ns, default=0) - warmup_ns) / (duration_ns - warmup_ns)
+        start = start_of(work, duration_ns, begun_ns)
+        if start.share > _STARTING or late > _DELAYED:
+            found = max(found, (start.share, start.seconds, start.tasks))
+    share, begun_s, tasks = found
     if not share:
         return ""
     if share >= 1:
         return f"some tasks never begin: the last would after {begun_s:.3g} s"
-    forked = any(not task["initial"] for work, *_ in workloads for task in _own_tasks(work))
-    tasks = "all tasks but forked ones" if forked else "all tasks"
     return f"energy and misses include the first {begun_s:.3g} s ({100 * share:.0f} %), until {tasks} have begun"
 
 
