@@ -393,6 +393,34 @@ def test_a_hybrid_draws_the_watts_of_its_log(tmp_path: Path, with_cpus: bool) ->
         assert row["predicted_mw"] == pytest.approx(row["measured_mw"], rel=0.01), row
 
 
+def test_watts_above_the_table_are_those_of_their_clock(tmp_path: Path) -> None:
+    """Watts at 2.4 GHz of turbo counted as those of 2.1 GHz, the highest point, and turbo drew 40 % more again."""
+    text = Machine.load("epyc-7742-2s").to_toml()
+    tree = tomllib.loads(text)
+    top = max(khz_of_opp(opp) for cluster in tree["cluster"] for opp in cluster["opp"]) / 1e6
+    turbo = max(khz_of_opp(one) for cluster in tree["cluster"] for one in cluster.get("turbo", ())) / 1e6
+    assert turbo > 1.2 * top
+    cores = sum(len(cpus_in(cluster["cpus"])) for cluster in tree["cluster"]) / 2 * (1 + tree["smt_power"] / 1024)
+    log = tmp_path / "turbostat.txt"
+    lines = ["Busy%\tBzy_MHz\tPkgWatt"]
+    lowest = min(khz_of_opp(opp) for cluster in tree["cluster"] for opp in cluster["opp"]) / 1e6
+    for ghz in (lowest, top, turbo):
+        lines += [
+            f"{100 * load}\t{1000 * ghz:.3f}\t{60 + load * cores * (0.4 * ghz + 0.1 * ghz**3):.4f}"
+            for load in (0.0, 1.0)
+        ]
+    log.write_text("\n".join(lines) + "\n")
+    for cluster in tree["cluster"]:
+        cluster.pop("boost_opp", None)
+    fitted, *_ = with_power(to_machine_text(tree), log)
+    machine = Machine.parse(fitted)
+    for ghz, rel in ((top, 0.01), (turbo, 0.03)):
+        busy_uw, _ = machine._inner.point_power(0, round(1e6 * ghz))
+        assert busy_uw / 1e6 == pytest.approx(0.4 * ghz + 0.1 * ghz**3, rel=rel)
+    for row in check(fitted, log)["rows"]:
+        assert row["predicted_mw"] == pytest.approx(row["measured_mw"], rel=0.03), row
+
+
 def without_power(name: str) -> str:
     """Give a phone of the catalogue as an import without power would have it."""
     tree = tomllib.loads(catalog.find("machine", name).read_text(encoding="utf-8"))

@@ -171,7 +171,7 @@ def test_a_task_that_runs_from_the_start_has_all_its_clocks(tmp_path: Path) -> N
     assert energy.tasks["cpu_j"][0] == pytest.approx(0.9 * busy[1200000] + 0.1 * busy[1000000])
     assert energy.unseen_ns == 5 * 1_000_000_000
     signals = trace.signals(machine).running
-    assert energy.tasks["running_ns"][0] == signals.filter(pl.col("pid") == 7)["running_ns"].sum()
+    assert energy.tasks["running_ns"][0] == signals.filter(pl.col("pid") == 7)["time_ns"].sum()
 
 
 def test_the_window_is_the_whole_trace(tmp_path: Path) -> None:
@@ -580,7 +580,7 @@ def test_signals_of_a_recording_have_its_energy() -> None:
     assert [one["cpu_j"] for one in signals["cpus"]] == [one["energy_j"] for one in energy["cpus"]]
     assert set(energy["notes"]) <= set(signals["notes"]) and any("taken as WFI" in one for one in energy["notes"])
     assert signals["left_out"] == energy["left_out"]
-    # CPU 5 ran `sh` before its first switch; the signals begin 0.2 ms after the trace, at the first event that they need.
+    # CPU 5 ran `sh` before its first switch; the signals begin 0.2 ms after the trace.
     ran_ns = {table: sum(one["running_ns"] for one in told[table]["cpus"]) for table in told}
     lacks_ns = ran_ns["signals"] - ran_ns["energy"] - signals["unknown_ns"]
     assert abs(lacks_ns) < 300_000

@@ -165,7 +165,7 @@ def _of_log(described: Machine, tree: Tree, log: Path, left_out: list[str]) -> l
         powers = np.array([inner.point_power(index, round(1e6 * one)) for one in ghz]) / 1e6
         cores, clocks = np.array([of[index] for of in by_cluster]), samples.ghz_of(index, machine)
         core = cores * np.interp(clocks, ghz, powers[:, 0])
-        awake = np.interp(clocks, ghz, powers[:, 1])
+        awake = np.interp(samples.ghz, ghz, powers[:, 1])
         asleep = cluster.get("cluster_idle_uw", 0) / 1e6
         beside = (1 - samples.asleep) * awake + samples.asleep * asleep
         total += core + beside

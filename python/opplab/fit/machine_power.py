@@ -98,9 +98,9 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         # One clock does not show how power follows it: as the cores of measured servers.
         core_columns, core_names = [core_1 + SERVER_CUBIC * core_3], ["core f"]
     shared_columns, shared_names = ([one, awake], ["package", "package awake"]) if sleeps else ([one], ["package"])
-    # What a package shares does not follow turbo.
-    points_of = [(index, clocks_ghz(cluster, turbo=False)) for index, cluster in enumerate(tree["cluster"])]
-    clocks_of = [np.interp(samples.ghz_of(index, machine), ghz, ghz) for index, ghz in points_of]
+    # What a package shares does not follow turbo, nor the clock of CPUs that hardly run.
+    points_of = [clocks_ghz(cluster, turbo=False) for cluster in tree["cluster"]]
+    clocks_of = [np.interp(samples.ghz, ghz, ghz) for ghz in points_of]
     by_clock = (awake if sleeps else one) * np.mean(clocks_of, axis=0)
     middle = float(np.median(samples.ghz[samples.ghz > 0])) if np.any(samples.ghz > 0) else 1.0
     of_core = [middle + SERVER_CUBIC * middle**3] if one_clock else [1.0, middle, middle**3]
