@@ -247,8 +247,8 @@ mod tests {
     /// Goal: value, verdict and change are of one estimator. Method: two pairs of runs whose percentiles together are not the mean of theirs.
     #[test]
     fn values_and_verdicts_are_of_the_pairs_that_the_change_is_of() {
-        let run = |latency_ns: u64, missed: u64| Measured {
-            latencies_ns: vec![latency_ns; 10],
+        let run = |latency_10us: u64, missed: u64| Measured {
+            latencies_ns: vec![latency_10us * 10_000; 10],
             missed: (missed, 10),
             ..Measured::default()
         };
@@ -277,14 +277,22 @@ mod tests {
         };
         let both = comparison(changes);
         let latency = of(&both, "wake-up latency p99");
-        assert_eq!((latency.replayed, latency.changed, latency.verdict), (Some(200), Some(300), Verdict::Near));
+        assert_eq!(
+            (latency.replayed, latency.changed, latency.verdict),
+            (Some(2_000_000), Some(3_000_000), Verdict::Near)
+        );
         assert_eq!(latency.change_counts, Some(true));
         let missed = of(&both, "missed activations");
         assert_eq!(missed.runs, [(1, Some(2)), (2, Some(3))]);
         assert_eq!(missed.verdict, Verdict::NotNear, "1.5 is not 1");
         assert_eq!(Whole::of(&both).latency_p95, Some(2_564), "5 of 195");
+        // Of ns nothing is near or far.
+        let tiny = |latency_ns: u64| Measured { latencies_ns: vec![latency_ns; 10], ..Measured::default() };
+        let moment = Comparison { recorded: tiny(2), runs: (vec![tiny(0)], Vec::new()), ..comparison(Vec::new()) };
+        assert_eq!(of(&moment, "wake-up latency p99").verdict, Verdict::Near);
+        assert_eq!(Whole::of(&moment).latency_p95, Some(0));
         let checked = of(&comparison(Vec::new()), "wake-up latency p99");
-        assert_eq!((checked.replayed, checked.changed, checked.runs.len()), (Some(200), None, 2));
+        assert_eq!((checked.replayed, checked.changed, checked.runs.len()), (Some(2_000_000), None, 2));
         // Off by 125 of 195, 64 %: a change of 126 of 320, 39 %, is within that.
         let high = Comparison { runs: (vec![run(320, 1)], vec![run(194, 1)]), ..both };
         assert_eq!(of(&high, "wake-up latency p99").change_counts, Some(false));

@@ -114,8 +114,8 @@ def explain_trace(
     if at_ns is not None:
         at_ns = min(max(later_ns + at_ns - first_ns, 0), records.end_ns)
     findings = task_findings(records, index, at_ns)
-    pid = next((pid for pid, name in _names(case, pids) if name == records.task(index)), None)
-    findings[1:1] = _ran_elsewhere(path, pid, findings[0])
+    own = next((one for one, name in _names(case, pids) if name == records.task(index)), None)
+    findings[1:1] = _ran_elsewhere(path, own, findings[0])
     return Explanation({**records.about(), **about, **zero}, findings)
 
 
