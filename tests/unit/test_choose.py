@@ -1468,3 +1468,25 @@ def test_a_case_without_work_is_the_same_machine_and_time() -> None:
     assert (idle["benchmark"], outcome["activations"], outcome["wall_ns"]) == (_opplab.IDLE, 0, 400_000_000)
     assert [task["name"] for task in idle["workload"]["tasks"]] == [_opplab.IDLE]
     assert not any(metric == "work_done" and value for metric, _, _, value in outcome["rows"])
+
+
+def test_the_start_is_that_of_the_iteration_where_it_is_longest() -> None:
+    """`choose` named the first seed's start, and `run` the last one's."""
+    from opplab.simulation.simulate import build_case
+    from opplab.summary.answer import latest_begun_ns
+
+    tasks = {"t": {"instance": 9, "loop": -1, "run": 900, "sleep": 4000}}
+    load = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    machine = opplab.Machine.load("juno-r2")
+    cases = [build_case(machine, load, opplab.Policy(), seconds=1.0, seed=seed) for seed in (1, 2, 3)]
+    begun = [case.begun_ns() for case in cases]
+    assert len(set(begun)) == 3
+
+    class Like:
+        machine = benchmark = param = policy = ""
+
+        def __init__(self, inner: object) -> None:
+            self.inner = inner
+
+    likes: Any = [Like(case) for case in cases]
+    assert latest_begun_ns(likes[0], likes) == max(begun)

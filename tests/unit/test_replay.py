@@ -858,3 +858,15 @@ def test_latencies_of_some_nanoseconds_are_near_none(tmp_path: Path) -> None:
     found = _closed("sdm670", tasks, {}, tmp_path)
     rows = [row for row in found["metrics"] if "latency" in row["metric"] and row["recorded"] < 1000]
     assert rows and all(row["replayed"] < 1000 and row["verdict"] == "near" for row in rows), found["metrics"]
+
+
+def test_assumed_power_is_no_energy_model(tmp_path: Path) -> None:
+    """A machine without power has no energy-aware placement: the rerun had it, "223 by eas" of 224 by idle siblings."""
+    tasks = {"ui": {"loop": -1, "run": 3000, "timer": {"ref": "unique", "period": 16667}, "instance": 4}}
+    found = _closed("mt6768", tasks, {}, tmp_path)
+    assert found["assumed_power"]
+    rows = {row["metric"]: row for row in found["metrics"]}
+    for name in ("policy0 busy", "policy6 busy"):
+        assert rows[name]["replayed"] == pytest.approx(rows[name]["recorded"], rel=0.05), rows[name]
+    told = answered("explain", tmp_path / "run.dat", "-m", "mt6768", "--task", "ui-0").stdout
+    assert "by eas" not in told

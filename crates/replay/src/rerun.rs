@@ -795,7 +795,7 @@ fn shift_late_families(workload: &mut Workload, events: &Events, later_ns: u64, 
 }
 
 /// Gives a machine without any power one that grows with the cube of the frequency: 1 W at the highest operating point of a CPU of
-/// capacity 1024. Whether it did.
+/// capacity 1024. Whether it did. The kernel's energy model stays as it is: without powers there is none.
 fn assume_power(machine: &mut Machine) -> bool {
     if machine.clusters.iter().flat_map(|cluster| &cluster.opps).any(|opp| opp.busy_uw != 0) {
         return false;
@@ -805,7 +805,7 @@ fn assume_power(machine: &mut Machine) -> bool {
         for opp in &mut cluster.opps {
             let khz = u128::from(opp.khz);
             let uw = 1_000_000 * khz * khz / max * khz / max * u128::from(cluster.capacity) / max / 1024;
-            (opp.busy_uw, opp.power_uw) = (uw as u64, uw as u64);
+            opp.busy_uw = uw as u64;
         }
     }
     true

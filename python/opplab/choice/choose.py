@@ -36,7 +36,7 @@ from opplab.simulation.power import how_to_get_power, is_of_power, needs_power
 from opplab.simulation.run import check_whole, workers
 from opplab.simulation.work import ENERGY_PER_WORK, POWER_AT_EQUAL_WORK, with_energy_per_work
 from opplab.simulation.workload import Benchmark, Workload
-from opplab.summary.answer import cut_of, ends, shared_timers
+from opplab.summary.answer import cut_of, ends, latest_begun_ns, shared_timers
 from opplab.summary.caveats import boosted_cpus, eas_off, lone_boost, of_power, of_settings, own_modes
 from opplab.sweep.drivers import MachineFacts, no_epp, refused_epp
 from opplab.sweep.missing import changes_unknown_idle, missing, why_unable
@@ -195,7 +195,8 @@ def choose(
         draws = Draws.of(ran, uncertainty, seed, program.constants(cases_of))
         run.drawn(draws, values)
     asked = Asked.of(goals, limits, units, whole=whole)
-    ranking = Ranking(program, by_label, asked, values, units, draws, point, cases[0].inner.begun_ns())
+    begun_ns = latest_begun_ns(cases[0], cases)
+    ranking = Ranking(program, by_label, asked, values, units, draws, point, begun_ns)
     over = {(point, name): list(values.get((point, name, "overutilized"), Values()).own.values()) for name in labels}
     return _noted(ranking.choice(iterations, run.drawn), run, cases, over, left_out, cut)
 
