@@ -148,7 +148,8 @@ pub(crate) fn compared_cases(
 
 /// The decisions of schedutil in the trace at `path` as its own policy takes them in an open loop, and its cpufreq policies: as
 /// `recorded_frequencies`, with times of the trace's clock. A policy has also its recorded clocks, `[(time_ns, khz)]`, whether these are
-/// what the hardware granted, whether its governor is known, and what is assumed of the recording. `governor`, `half_life_ms`: those of the recording, where somebody knows it.
+/// what the hardware granted, whether its governor is known, and what is assumed of the recording. `governor`, `half_life_ms`: those
+/// of the recording, where somebody knows it.
 #[guarded]
 #[pyfunction]
 #[pyo3(signature = (path, machine, governor=None, half_life_ms=None))]

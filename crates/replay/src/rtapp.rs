@@ -1,8 +1,9 @@
 //! A recovered workload as an rt-app file: JSON that rt-app and our own reader take.
 //!
-//! Times are us, as rt-app's; what is rounded off one event goes to the next. Activations in a row that are alike become one phase with a
-//! loop count and their mean. A sleep of a fair task is shorter than recorded by the slack of its timer, which comes anew. rt-app has no device: a request becomes a sleep of its length. A task that another one forks is a
-//! task of its own that `fork` starts.
+//! Times are us, as rt-app's; what is rounded off one event goes to the next. Activations in a row that are alike become one phase
+//! with a loop count and their mean. A sleep of a fair task is shorter than recorded by the slack of its timer, which comes anew.
+//! rt-app has no device: a request becomes a sleep of its length. A task that another one forks is a task of its own that `fork`
+//! starts.
 
 use opplab_model::tree::{Node, to_json};
 use opplab_model::variation::TIMER_SLACK_NS;
