@@ -4,6 +4,7 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import polars as pl
@@ -19,6 +20,7 @@ from opplab.report.topology import page, picture
 from opplab.simulation.machine import Machine
 from opplab.simulation.machine_marks import unmarked
 from opplab.simulation.policy import Policy
+from opplab.simulation.ranges import assumptions_of, with_draw
 from opplab.simulation.simulate import build_case, simulate
 from opplab.simulation.workload import Workload
 
@@ -466,3 +468,29 @@ def test_fmax_of_an_architecture_without_a_scale_is_not_invariant(tmp_path: Path
     # Both the current clock and the utilisation count with a quarter more: from 1024 / 1.25 / 1.25 = 655.4 on.
     assert "2000 MHz  from utilisation 656 of 1024 on" in text and "3800 MHz  never" in text
     assert "no frequency scale" in answered("machine", "check", tmp_path).output
+
+
+@pytest.mark.parametrize("name", catalog.names("machine"))
+def test_ends_of_powers_are_those_of_draws(name: str) -> None:
+    """Goal: what a run's bounds take is what `--uncertainty` draws at the ends. Method: both, on each machine."""
+    machine = Machine.load(name)
+    powers = [one for one in assumptions_of(machine.tree) if one.key.endswith(("uw", "smt_power"))]
+    powers = [one for one in powers if not one.key.startswith("package_power")]
+    for share, ends in zip((0.0, 1.0), machine._inner.power_ends(), strict=True):
+        assert bool(ends) == bool(powers)
+        drawn = with_draw(machine.tree, powers, [share] * len(powers))
+        # Where a sum is kept, the first of the low ones shares the least, and the last of the high ones the most.
+        for end in [ends[0 if share == 0 else -1]] if ends else []:
+            tree = tomllib.loads(end.to_toml())
+            assert _powers_uw(tree) == pytest.approx(_powers_uw(drawn), abs=1), "halves of a uW are rounded otherwise"
+
+
+def _powers_uw(tree: dict[str, Any]) -> list[float]:
+    """Give all powers of a machine: in any unit, as its file has them."""
+    machine = Machine.from_tree(tree).describe()
+    points = [opp for cluster in machine["clusters"] for opp in cluster["opps"]]
+    states = [state for cluster in machine["clusters"] for state in cluster["idle"]]
+    found = [opp[key] for opp in points for key in ("power_uw", "busy_uw", "cluster_uw", "idle_uw", "cluster_idle_uw")]
+    found += [state["power_uw"] for state in states]
+    found += [cluster["cluster_idle_uw"] for cluster in machine["clusters"]]
+    return [*(one or 0 for one in found), tree.get("smt_power", 1024)]

@@ -1,6 +1,6 @@
 //! A machine whose powers are all at the lower, or all at the upper ends of their ranges.
 
-use crate::machine::{Cluster, Machine};
+use crate::machine::{Cluster, Machine, Opp};
 use crate::range::{Bounds, Range};
 
 /// A machine at the ends of the ranges of its powers.
@@ -109,43 +109,37 @@ fn keep_sums(own: &Cluster, at: &mut Cluster) {
 /// The numbers of a cluster that a range is about. The energy model's power of a point is what its CPU draws, too, where the file has
 /// no other number.
 fn numbers_of<'m>(cluster: &'m mut Cluster, path: &str) -> Vec<&'m mut u64> {
-    let (opps, boost) = (&mut cluster.opps, &mut cluster.boost_opps);
     match path {
         "cluster.cluster_idle_uw" => cluster.cluster_idle_uw.iter_mut().collect(),
         "cluster.idle.uw" => cluster.idle.iter_mut().map(|state| &mut state.power_uw).collect(),
         "cluster.cluster_idle.uw" => cluster.cluster_idle.iter_mut().map(|state| &mut state.power_uw).collect(),
-        "cluster.opp.uw" => {
-            opps.iter_mut().filter(|opp| opp.busy_uw == opp.power_uw).map(|opp| &mut opp.busy_uw).collect()
-        }
-        "cluster.opp.busy_uw" => opps.iter_mut().map(|opp| &mut opp.busy_uw).collect(),
-        "cluster.opp.cluster_uw" => opps.iter_mut().map(|opp| &mut opp.cluster_uw).collect(),
-        "cluster.opp.idle_uw" => opps.iter_mut().filter_map(|opp| opp.idle_uw.as_mut()).collect(),
-        "cluster.opp.cluster_idle_uw" => opps.iter_mut().filter_map(|opp| opp.cluster_idle_uw.as_mut()).collect(),
-        "cluster.boost_opp.uw" => {
-            boost.iter_mut().filter(|opp| opp.busy_uw == opp.power_uw).map(|opp| &mut opp.busy_uw).collect()
-        }
-        "cluster.boost_opp.busy_uw" => boost.iter_mut().map(|opp| &mut opp.busy_uw).collect(),
-        "cluster.boost_opp.cluster_uw" => boost.iter_mut().map(|opp| &mut opp.cluster_uw).collect(),
+        path => match path.strip_prefix("cluster.boost_opp.") {
+            Some(name) => numbers_of_points(&mut cluster.boost_opps, name),
+            None => numbers_of_points(&mut cluster.opps, path.trim_start_matches("cluster.opp.")),
+        },
+    }
+}
+
+fn numbers_of_points<'m>(opps: &'m mut [Opp], name: &str) -> Vec<&'m mut u64> {
+    let opps = opps.iter_mut();
+    match name {
+        "uw" => opps.filter(|opp| opp.busy_uw == opp.power_uw).map(|opp| &mut opp.busy_uw).collect(),
+        "busy_uw" => opps.map(|opp| &mut opp.busy_uw).collect(),
+        "cluster_uw" => opps.map(|opp| &mut opp.cluster_uw).collect(),
+        "idle_uw" => opps.filter_map(|opp| opp.idle_uw.as_mut()).collect(),
+        "cluster_idle_uw" => opps.filter_map(|opp| opp.cluster_idle_uw.as_mut()).collect(),
         _ => Vec::new(),
     }
 }
 
 /// Sets numbers to an end of their range. Different ones that lie in one range keep their proportions: the middle one is at the end.
 fn set(mut numbers: Vec<&mut u64>, bounds: &Bounds, end: End) {
-    let share = |number: u64, (low, high): (u32, u32)| {
-        (number as f64 * f64::from(if end == End::Low { low } else { high }) / 100.0).round() as u64
+    let share = |number: &mut u64, (low, high): (u32, u32)| {
+        *number = (*number as f64 * f64::from(if end == End::Low { low } else { high }) / 100.0).round() as u64;
     };
     match bounds {
-        Bounds::Percent(low, high) => {
-            for number in numbers {
-                *number = share(*number, (*low, *high));
-            }
-        }
-        Bounds::PercentByOpp(pairs) => {
-            for (number, pair) in numbers.into_iter().zip(pairs) {
-                *number = share(*number, *pair);
-            }
-        }
+        Bounds::Percent(low, high) => numbers.into_iter().for_each(|number| share(number, (*low, *high))),
+        Bounds::PercentByOpp(pairs) => numbers.into_iter().zip(pairs).for_each(|(number, pair)| share(number, *pair)),
         Bounds::Between(low, high) => {
             let is_at = u64::try_from(if end == End::Low { *low } else { *high }).unwrap_or(0);
             let mut values: Vec<u64> = numbers.iter().map(|number| **number).collect();

@@ -28,8 +28,8 @@ impl Did<'_> {
     /// What its busy CPUs would have drawn.
     fn busy_fj(&self, at: &Machine) -> f64 {
         let alone_fj = |of: &Machine| {
-            let points = self.powers(of).enumerate();
-            points.map(|(point, power)| self.busy_ns(point) * power.busy_uw as f64).sum::<f64>()
+            let powers = self.powers(of);
+            powers.iter().enumerate().map(|(point, power)| self.busy_ns(point) * power.busy_uw as f64).sum::<f64>()
         };
         let outcome = self.outcome;
         let drawn_fj = (outcome.cluster_energy_fj[self.index] - outcome.shared_energy_fj[self.index]) as f64;
@@ -83,9 +83,8 @@ impl Did<'_> {
     }
 
     /// The powers of the run's operating points on a machine.
-    fn powers(&self, of: &Machine) -> impl Iterator<Item = PointPower> {
-        let points = self.outcome.points[self.index].iter();
-        points.map(|point| of.clusters[self.index].point_at(point.khz)).collect::<Vec<_>>().into_iter()
+    fn powers(&self, of: &Machine) -> Vec<PointPower> {
+        self.outcome.points[self.index].iter().map(|point| of.clusters[self.index].point_at(point.khz)).collect()
     }
 
     fn busy_ns(&self, point: usize) -> f64 {
@@ -94,8 +93,9 @@ impl Did<'_> {
 
     /// A power that depends on the clock, over the clocks at which CPUs of the cluster were busy.
     fn mean_uw(&self, of: &Machine, power_uw: impl Fn(&PointPower) -> u64) -> f64 {
-        let weighed = self.powers(of).enumerate().map(|(point, power)| (self.busy_ns(point), power_uw(&power) as f64));
+        let powers = self.powers(of);
+        let weighed = powers.iter().enumerate().map(|(point, power)| (self.busy_ns(point), power_uw(power) as f64));
         let (ns, fj) = weighed.fold((0.0, 0.0), |(all_ns, all_fj), (ns, uw)| (all_ns + ns, all_fj + ns * uw));
-        if ns > 0.0 { fj / ns } else { self.powers(of).next().map_or(0.0, |power| power_uw(&power) as f64) }
+        if ns > 0.0 { fj / ns } else { powers.first().map_or(0.0, |power| power_uw(power) as f64) }
     }
 }

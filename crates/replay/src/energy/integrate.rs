@@ -140,8 +140,7 @@ impl<'m> Integrator<'m> {
             // Who leaves has run since the start.
             self.cpus[cpu as usize].runs = runs(prev);
             for Unseen { end_ns, ns, busy_uw } in std::mem::take(&mut self.cpus[cpu as usize].unseen) {
-                let idle_uw = || self.cpu_power_uw(cpu);
-                let power_uw = if prev == 0 { idle_uw() } else { busy_uw };
+                let power_uw = if prev == 0 { self.cpu_power_uw(cpu) } else { busy_uw };
                 self.count(cpu, end_ns, ns, power_uw);
             }
         }
