@@ -16,7 +16,7 @@ from opplab.comparison.compare import OF_BENCHMARKS, TABLES, check_layout, compa
 from opplab.comparison.tables import FORMATS, render_all
 from opplab.errors import InputError
 from opplab.files import printable
-from opplab.mmtests import runs_of
+from opplab.mmtests import is_run, runs_of
 from opplab.mmtests.problems import UnknownName
 from opplab.mmtests.summary import SUMMARIES
 from opplab.report.numbers import several
@@ -312,11 +312,11 @@ class Request:
             return False
         if self.form not in ("text", "html") or self.table in OF_BENCHMARKS:
             return False
-        if len(self.source) > 1 or not Path(self.source[0]).is_dir() or not self._asked():
+        if len(self.source) > 1 or not Path(self.source[0]).is_dir() or not self._asked() or is_run(self.source[0]):
             return False
         asked = self.options["runs"]
         names = self._names([] if asked else runs_of(self.source[0]))
-        if not names or any(name.startswith("iter-") for name in names):
+        if not names:
             return False
         for benchmark, metric in self._asked():
             text, skipped = mmtests_table(

@@ -27,7 +27,7 @@ import polars as pl
 from opplab.errors import InputError
 from opplab.files import check_size
 from opplab.metrics import answers, is_answer, of_models
-from opplab.mmtests import benchmarks_of, find, read_monitor, read_run, runs_of
+from opplab.mmtests import benchmarks_of, find, is_run, read_monitor, read_run, runs_of
 from opplab.mmtests.problems import UnknownName
 from opplab.mmtests.statistics import amean, hmean
 from opplab.report.start import FIRST_IDLE, cold_waits, in_first_idle
@@ -675,11 +675,10 @@ def by_machine(source: object) -> list[tuple[str, Source]]:
 
 def _runs_in(folder: str) -> list[tuple[str, str]]:
     """Give folder and name of each run of a results folder; a folder of iterations is itself a run."""
-    names = runs_of(folder)
-    if any(name.startswith("iter-") for name in names):
+    if is_run(folder):
         place = Path(folder).absolute()
         return [(str(place.parent), place.name)]
-    return [(folder, name) for name in names]
+    return [(folder, name) for name in runs_of(folder)]
 
 
 def _named(folders: Sequence[str]) -> dict[str, str]:

@@ -6,13 +6,13 @@ cold command line to a printed table goes through this package.
 
 What it does not do: run benchmarks, or change a result tree.
 
-Public: `read_run`, `read_monitor`, `runs_of`, `benchmarks_of`, `find`, `benchmark`, `monitor`.
+Public: `read_run`, `read_monitor`, `runs_of`, `is_run`, `benchmarks_of`, `find`, `benchmark`, `monitor`.
 """
 
 from __future__ import annotations
 
 from opplab.mmtests.registry import Benchmark, benchmark, find, find_monitor, monitor
-from opplab.mmtests.tree import Logs, benchmarks_of, iteration_dirs, runs_of
+from opplab.mmtests.tree import Logs, benchmarks_of, is_run, iteration_dirs, runs_of
 from opplab.runs import Run, Series
 
 TYPE_CHECKING = False
@@ -28,6 +28,7 @@ __all__ = [
     "benchmarks_of",
     "find",
     "find_monitor",
+    "is_run",
     "monitor",
     "read_monitor",
     "read_run",

@@ -209,7 +209,7 @@ def iteration_dirs(directory: str, run: str) -> list[Place]:
     except OSError:
         names = None
     if names is not None:
-        iterations = sorted(name for name in names if name.startswith("iter-"))
+        iterations = sorted(filter(_is_iteration, names))
         if iterations:
             return [Place(run, _number(name[5:]), f"{root}/{name}", "iter") for name in iterations]
         if not any(name.endswith("-" + run) for name in names):
@@ -221,6 +221,15 @@ def iteration_dirs(directory: str, run: str) -> list[Place]:
     if flat:
         return [Place(run, 0, directory, "flat")]
     raise UnknownName("run", run, runs_of(directory))
+
+
+def _is_iteration(name: str) -> bool:
+    return name.startswith("iter-")
+
+
+def is_run(directory: str) -> bool:
+    """Whether a folder holds the iterations of one run, and no runs."""
+    return any(map(_is_iteration, listdir(directory)))
 
 
 def _number(text: str) -> int:
@@ -235,7 +244,7 @@ def runs_of(directory: str) -> list[str]:
         name = entry.name
         if entry.is_dir():
             below = listdir(entry.path)
-            if any(one.startswith("iter-") for one in below) or _looks_like_run(entry.path, below):
+            if any(map(_is_iteration, below)) or _looks_like_run(entry.path, below):
                 runs.add(name)
         elif name.startswith(("tests-timestamp-", "mmtests-timestamp-")):
             flat.add(name.split("-", 2)[2])
