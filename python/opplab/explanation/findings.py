@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,16 @@ class Explanation:
     def to_json(self) -> str:
         """Give all of it as JSON."""
         return json.dumps(self.to_dict(), indent=2)
+
+
+def on_cpus(counts: Mapping[int, int]) -> str:
+    """Write how often something was on which CPU."""
+    return ", ".join(f"{count} on CPU {cpu}" for cpu, count in sorted(counts.items()))
+
+
+def by_cpu(counts: Mapping[int, int]) -> dict[str, int]:
+    """Give the same as the data of a finding."""
+    return {str(cpu): count for cpu, count in sorted(counts.items())}
 
 
 def check_one_pid(pids: Collection[int], task: str) -> None:

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
 from opplab.errors import InputError
-from opplab.explanation.findings import Explanation, Finding, check_one_pid, cpu_list, length, mhz, seconds
+from opplab.explanation.findings import (
+    Explanation,
+    Finding,
+    by_cpu,
+    check_one_pid,
+    cpu_list,
+    length,
+    mhz,
+    on_cpus,
+    seconds,
+)
 from opplab.explanation.placement import candidate_findings, energy_choice, task_findings
 from opplab.explanation.records import Records, task_index, told_apart
 from opplab.explanation.response import of_trace, response_findings, speeds
@@ -73,7 +83,7 @@ def explain_trace(
             named = str(task)
             if "#" in named and all(row["task"] != named for row in placements):
                 (replayed,), *_, pids = _opplab.replayed_cases(str(path), None, 1, check=False)
-                named = _pid_named(replayed, pids, named)
+                named = _pid_named(_names(json.loads(replayed.to_json()), pids), named)
             found = _recorded_task(path, placements, named, at_ns)
             return Explanation({**found.about, **zero}, found.findings)
     slow_task = task is not None and why_slow
@@ -84,16 +94,17 @@ def explain_trace(
     whole = json.loads(replayed.to_json())
     whole["workload"].pop("warmup_ns", None)
     case = _opplab.Case.from_json(json.dumps(whole))
+    known_as = _names(whole, pids)
     if slow_task:
         facts = case.facts()
-        _check_one_task(case, pids, str(task))
-        named = _pid_named(case, pids, str(task))
+        _check_one_task(known_as, str(task))
+        named = _pid_named(known_as, str(task))
         outcome = case.run(False)
         timeline, pid, activations, names = of_trace(path, speeds(outcome, facts), named)
         note = FIXED_SPEED if facts["fixed_speed"] else json.loads(check).get("speed")
         speed = [f"speed: {note}"] if note else []
         shown = str(task) if named == str(task) else f"{task} (pid {named})"
-        quotas = _quotas(case, outcome, dict(_names(case, pids)).get(pid))
+        quotas = _quotas(case, outcome, dict(known_as).get(pid))
         findings = response_findings(shown, timeline, pid, activations, names, traced=True, quota=bool(quotas))
         return Explanation({"recording": str(path), "from": EVENTS, "assumed": speed}, [*findings, *quotas])
     checked = json.loads(check)
@@ -108,13 +119,13 @@ def explain_trace(
     if task is None:
         found = slow_cpus(case, governor_known=known, replayed=missed_in_runs(checked))
         return Explanation({**found.about, **about}, found.findings)
-    _check_one_task(case, pids, task)
+    _check_one_task(known_as, task)
     records = Records(case)
-    index = task_index(records, _task_of(path, records.names, _names(case, pids), task))
+    index = task_index(records, _task_of(path, records.names, known_as, task))
     if at_ns is not None:
         at_ns = min(max(later_ns + at_ns - first_ns, 0), records.end_ns)
     findings = task_findings(records, index, at_ns)
-    own = next((one for one, name in _names(case, pids) if name == records.task(index)), None)
+    own = next((one for one, name in known_as if name == records.task(index)), None)
     findings[1:1] = _ran_elsewhere(path, own, findings[0])
     return Explanation({**records.about(), **about, **zero}, findings)
 
@@ -131,11 +142,8 @@ def _ran_elsewhere(path: Path, pid: int | None, placed: Finding) -> list[Finding
     shares = (abs(trace[cpu] / trace.total() - run.get(cpu, 0) / sum(run.values())) for cpu in {*trace, *run})
     if not trace or sum(shares) / 2 <= 0.1:
         return []
-    by_cpu = ", ".join(f"{count} on CPU {cpu}" for cpu, count in sorted(trace.items()))
-    text = (
-        f"In the trace itself it began to run {trace.total()} times: {by_cpu}. What follows is of the run of its work."
-    )
-    return [Finding(0, "trace", text, {"cpus": {str(cpu): count for cpu, count in sorted(trace.items())}})]
+    text = f"In the trace itself it began to run {trace.total()} times: {on_cpus(trace)}."
+    return [Finding(0, "trace", f"{text} What follows is of the run of its work.", {"cpus": by_cpu(trace)})]
 
 
 def _quotas(case: _opplab.Case, outcome: _opplab.Outcome, task: str | None) -> list[Finding]:
@@ -156,16 +164,16 @@ def _quotas(case: _opplab.Case, outcome: _opplab.Outcome, task: str | None) -> l
     return findings
 
 
-def _check_one_task(replayed: _opplab.Case, pids: list[int], task: str | int) -> None:
+def _check_one_task(replayed: list[tuple[int, str]], task: str | int) -> None:
     """Refuse a pid that several tasks had, one after the other."""
-    own = [name for pid, name in _names(replayed, pids) if str(pid) == str(task)]
+    own = [name for pid, name in replayed if str(pid) == str(task)]
     if len(own) > 1:
         raise InputError(f"pid {task} was {len(own)} tasks: name one of {', '.join(own)}")
 
 
-def _pid_named(replayed: _opplab.Case, pids: list[int], task: str) -> str:
+def _pid_named(replayed: list[tuple[int, str]], task: str) -> str:
     """Give the pid of NAME#2, NAME#3, ...: a replay numbers further tasks of one name. Other names stay."""
-    own = (str(pid) for pid, name in _names(replayed, pids) if name == task)
+    own = (str(pid) for pid, name in replayed if name == task)
     return next(own, task) if "#" in task else task
 
 
@@ -180,9 +188,9 @@ def _task_of(path: Path, known: list[str], replayed: list[tuple[int, str]], task
     return name if name in known else task
 
 
-def _names(replayed: _opplab.Case, pids: list[int]) -> list[tuple[int, str]]:
-    """Give each recovered task's pid and its name in the replay."""
-    names = [one["name"] for one in json.loads(replayed.to_json())["workload"]["tasks"]]
+def _names(replayed: dict[str, Any], pids: list[int]) -> list[tuple[int, str]]:
+    """Give each recovered task's pid and its name in the replay, whose case this is."""
+    names = [one["name"] for one in replayed["workload"]["tasks"]]
     return list(zip(pids, names, strict=False))
 
 
@@ -226,12 +234,11 @@ def _recorded_task(path: Path, placements: list[dict[str, Any]], task: str, at_n
     cpus = Counter(row["cpu"] for row in rows)
     equal = sum(row["computed"] == row["cpu"] for row in rows)
     by_rule = ", ".join(f"{count} by {rule}" for rule, count in rules.most_common())
-    by_cpu = ", ".join(f"{count} on CPU {cpu}" for cpu, count in sorted(cpus.items()))
     text = (
-        f"{task} was placed {len(rows)} times with known inputs: {by_rule}; {by_cpu}. "
+        f"{task} was placed {len(rows)} times with known inputs: {by_rule}; {on_cpus(cpus)}. "
         f"The recorded inputs give the kernel's CPU {equal} times."
     )
-    data = {"rules": dict(rules), "cpus": {str(cpu): count for cpu, count in sorted(cpus.items())}, "equal": equal}
+    data = {"rules": dict(rules), "cpus": by_cpu(cpus), "equal": equal}
     findings = [Finding(rows[0]["time_ns"], "summary", text, data)]
     at_ns = rows[-1]["time_ns"] if at_ns is None else at_ns
     _check_decided(at_ns, rows[0]["time_ns"])
