@@ -278,7 +278,7 @@ fn capacities(facts: Option<&Facts>, machine: &Machine, found: &mut Vec<Finding>
 }
 
 fn invariance(fmax: &FmaxReport, found: &mut Vec<Finding>) {
-    if (fmax.input.processor.is_some() || fmax.input.no_invariance.is_some())
+    if !fmax.input.follows_changes()
         && let Some(latest) = fmax.kernels.last()
         && latest.ratio.is_none()
     {

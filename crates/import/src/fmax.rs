@@ -81,6 +81,11 @@ pub struct ClusterFacts {
 const SCHEDUTIL: Version = (6, 12);
 
 impl FmaxInput {
+    /// Whether the frequency scale follows the driver's changes, as on other architectures than x86.
+    pub(crate) fn follows_changes(&self) -> bool {
+        self.processor.is_none() && self.no_invariance.is_none()
+    }
+
     /// Of a dump or another source.
     pub fn of_facts(facts: &Facts, imported: &Imported) -> Self {
         let mut input = Self::of_machine(&imported.machine);
@@ -313,8 +318,7 @@ fn push(report: &mut FmaxReport, name: &str, khz: u32, ratio: u64, source: Strin
 
 /// Whether the kernel whose schedutil the report is about is frequency invariant here.
 fn is_invariant(report: &FmaxReport) -> bool {
-    let input = &report.input;
-    kernel(report, "", SCHEDUTIL).ratio.is_some() || input.processor.is_none() && input.no_invariance.is_none()
+    kernel(report, "", SCHEDUTIL).ratio.is_some() || report.input.follows_changes()
 }
 
 /// What schedutil (6.12) asks for at a utilisation of `capacity`, before the frequency table.
@@ -461,7 +465,7 @@ fn kernel(report: &FmaxReport, name: &'static str, version: Version) -> KernelCh
         };
         return none(format!("no frequency invariance on {whose} before {since}: the scale is always 1024"));
     }
-    if input.processor.is_none() && input.no_invariance.is_none() {
+    if input.follows_changes() {
         let mut why = "not x86: the driver reports each change, relative to the policy's highest frequency".to_owned();
         let own = input.own_highest();
         if own.len() > 1 {

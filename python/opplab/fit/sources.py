@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +70,13 @@ class BusyOf:
 
     def shared(self, busy: float) -> dict[int, float]:
         """Give each cluster the share of busy cores that it has where all CPUs are busy."""
-        whole = self.busy(dict.fromkeys(self.core_of, 1.0))
-        return {cluster: busy * cores / sum(whole.values()) for cluster, cores in whole.items()}
+        most = sum(self.all_busy.values())
+        return {cluster: busy * cores / most for cluster, cores in self.all_busy.items()}
+
+    @cached_property
+    def all_busy(self) -> dict[int, float]:
+        """Busy cores by cluster where all CPUs are busy."""
+        return self.busy(dict.fromkeys(self.core_of, 1.0))
 
 
 @dataclass(frozen=True)
@@ -145,13 +151,12 @@ class Samples:
         """
         taken = first_big = first_small = 0.0
         ascending = sorted(range(len(capacities)), key=lambda index: capacities[index])
-        all_busy = machine.busy(dict.fromkeys(machine.core_of, 1.0))
         for index, by_cluster in enumerate(self.busy_by_cluster(machine)):
             here = sum(capacities[cluster] * busy for cluster, busy in by_cluster.items())
             small = big = here
             if not self._tells_cpus(index, machine):
                 small, big = (
-                    _filled(by_cluster, all_busy, capacities, order) for order in (ascending, ascending[::-1])
+                    _filled(by_cluster, machine.all_busy, capacities, order) for order in (ascending, ascending[::-1])
                 )
             taken, first_small, first_big = taken + here, first_small + small, first_big + big
         if min(taken, first_small, first_big) <= 0:

@@ -186,17 +186,17 @@ def find_energy_efficient_cpu(
     (0, 'less-energy')
     """
     n_cpus = len(util_avg)
-    may_run = range(n_cpus) if allowed is None else allowed
-    if outside := [cpu for cpu in (*may_run, *busy) if not 0 <= cpu < n_cpus]:
+    cpus = range(n_cpus)
+    may_run, runs = set(cpus if allowed is None else allowed), set(busy)
+    if outside := [cpu for cpu in (*(allowed or ()), *busy) if cpu not in cpus]:
         raise InputError(f"there is no CPU {outside[0]}; the utilisation of {n_cpus} was given")
-    mask = [cpu in set(may_run) for cpu in range(n_cpus)]
     cpu, rule, candidates, energies = _kernel.find_energy_efficient_cpu(
         list(domains),
         list(util_avg),
         list(util_avg if runnable_avg is None else runnable_avg),
         [0] * n_cpus if util_est is None else list(util_est),
-        mask,
-        [cpu not in set(busy) for cpu in range(n_cpus)],
+        [cpu in may_run for cpu in cpus],
+        [cpu not in runs for cpu in cpus],
         prev_cpu,
         (
             task_util,

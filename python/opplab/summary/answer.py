@@ -203,16 +203,9 @@ class Answer(Block):
         apart |= self.drawn and any(_ends_apart(by_work.certainty, change.certainty) for by_work, change in both)
         energy = [ENERGY_PER_WORK] if own else ["energy", *([ENERGY_PER_WORK] if apart else [])]
         frames = [metric for metric in own if metric.startswith(metrics.FRAMES)]
-        every = [
-            *(metric for metric in own if metric not in frames),
-            "rate",
-            *frames,
-            "energy",
-            ENERGY_PER_WORK,
-            *WAITS,
-        ]
-        asked = [metric for metric in self.asked if metric not in every]
-        return [*every[: every.index("energy")], *asked, *energy, *WAITS]
+        first = [*(metric for metric in own if metric not in frames), "rate", *frames]
+        asked = [metric for metric in self.asked if metric not in (*first, "energy", ENERGY_PER_WORK, *WAITS)]
+        return [*first, *asked, *energy, *WAITS]
 
     def compared(self, own: Sequence[str] = ()) -> tuple[list[str], list[str]]:
         """Give the metrics that have changes: those that sentences are about (`own`, if there are any), and others."""

@@ -116,9 +116,10 @@ def of_settings(cases: Iterable[Case], pairs: Sequence[tuple[str, str]] = ()) ->
     cases = list(cases)
     each = {(case.machine, case.policy): case for case in cases}
     files = {place: case.file for place, case in each.items()}
+    drivers = {place: driver_under(file["machine"], file["policy"]) for place, file in files.items()}
     settings: dict[str, list[str]] = {}
-    for (_, label), file in files.items():
-        policy, driver = file["policy"], driver_under(file["machine"], file["policy"])
+    for (name, label), file in files.items():
+        policy, driver = file["policy"], drivers[name, label]
         kept = kept_rate(file["machine"], policy)
         refused = [refusal(dict(policy["tunables"])[RATE], kept)] if kept else []
         for words in (*refused, *ignored(policy, driver, file["machine"])):
@@ -127,8 +128,8 @@ def of_settings(cases: Iterable[Case], pairs: Sequence[tuple[str, str]] = ()) ->
     notes = [f"{', '.join(labels)}: {words}." for words, labels in settings.items()]
     unknown = {
         (name, file["policy"]["kernel"]): None
-        for (name, _), file in files.items()
-        if _is_boost_unknown(file["machine"], file["policy"], driver_under(file["machine"], file["policy"]))
+        for (name, label), file in files.items()
+        if _is_boost_unknown(file["machine"], file["policy"], drivers[name, label])
     }
     notes += [
         f"{name} has no [processor]: kernel {kernel} boosts after I/O by default on Skylake servers only, and it is "
@@ -136,7 +137,6 @@ def of_settings(cases: Iterable[Case], pairs: Sequence[tuple[str, str]] = ()) ->
         for name, kernel in unknown
     ]
     notes += [f"{words}." for words in missing(cases)]
-    drivers = {place: driver_under(file["machine"], file["policy"]) for place, file in files.items()}
     beside = [*unlike_drivers(drivers, pairs), *(f"{words}." for words in idle_in_words(unknown_idle(files, pairs)))]
     return [*notes, *crowded(cases), *beside, *assumed_preferences(each.values()), *preference_at_boot(each.values())]
 
