@@ -50,7 +50,7 @@ def nearest(name: str, valid: list[str]) -> str:
     return f" (known: {', '.join(valid)})" if 0 < len(valid) <= 12 else ""
 
 
-_SNAPSHOT = "sysfs_before.txt"
+SNAPSHOT = "sysfs_before.txt"
 """What a recording's folder has of the machine's sysfs."""
 _ARCHIVES = (".xz", ".gz", ".tgz", ".bz2", ".zst", ".tar", ".zip")
 
@@ -74,12 +74,7 @@ def find(kind: str, name: str | Path) -> Path:
         if not path.exists():
             raise InputError(f"failed to open {words}: no such {kind} file")
         if kind == "machine" and (path.is_dir() or path.suffix in _ARCHIVES):
-            snapshot = path / _SNAPSHOT
-            # The import takes no other file of a recording's folder.
-            what, dump = ("a recording's folder", str(snapshot)) if snapshot.is_file() else ("a dump", words)
-            raise InputError(
-                f"{words} is {what}: `opplab machine import {dump} -o NAME.toml` makes a machine file of it"
-            )
+            raise InputError(f"{words} is a dump: `opplab machine import {words} -o NAME.toml` makes a machine file of it")
         return path
     builtin = DATA / _FOLDERS[kind] / f"{words}.toml"
     if words in names(kind):

@@ -18,6 +18,7 @@ from opplab.choice.answer import LATER, Choice, Option, value_words
 from opplab.choice.cases import NOT_NEAR, program_of
 from opplab.choice.choose import _check_measured
 from opplab.choice.criteria import Constraint
+from opplab.choice.fleet import sources_of
 from opplab.choice.page import LABEL_HEIGHT, page, placed
 from opplab.choice.ranking import _judged, _samples, _singles
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
@@ -1045,15 +1046,18 @@ def test_a_dump_is_told_from_a_machine_file(tmp_path: Path) -> None:
 
 
 def test_a_recordings_folder_is_imported_by_its_snapshot(tmp_path: Path) -> None:
-    """Goal: the command that is offered is one that works: the import takes the file, and not the folder."""
-    (tmp_path / "trace.dat").touch()
-    snapshot = tmp_path / "sysfs_before.txt"
-    snapshot.write_bytes(shared("traces/arm64-612-juno-eas-homog6/sysfs_before.txt").read_bytes())
-    command = f"opplab machine import {snapshot} -o NAME.toml"
-    with pytest.raises(opplab.InputError, match=f"is a recording's folder: `{re.escape(command)}` makes"):
+    """Goal: a recording's folder is a dump: the import takes it, and a fleet has one machine of it, not one a file."""
+    recording = shared("traces/arm64-612-juno-eas-homog6")
+    for name in ("sysfs_before.txt", "debugfs_before.txt", "cpuinfo.txt"):
+        (tmp_path / name).write_bytes((recording / name).read_bytes())
+    with pytest.raises(opplab.InputError, match=f"`opplab machine import {re.escape(str(tmp_path))} -o NAME.toml`"):
         opplab.Machine.load(tmp_path)
-    answered(*command.split()[1:-1], tmp_path / "own.toml")
-    assert opplab.Machine.load(tmp_path / "own.toml").tree["cluster"]
+    file, folder = (
+        answered("machine", "import", source, "-o", tmp_path / f"{at}.toml") and (tmp_path / f"{at}.toml").read_text()
+        for at, source in enumerate((tmp_path / "sysfs_before.txt", tmp_path))
+    )
+    assert file == folder
+    assert sources_of([tmp_path]) == [tmp_path]
 
 
 def test_a_setting_without_an_activation_has_no_response_time(tmp_path: Path) -> None:

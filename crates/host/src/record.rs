@@ -279,7 +279,7 @@ pub fn record(root: &Root, options: &Options) -> Result<Recorded, HostError> {
     let after = snapshot::sysfs(root);
     drop(instance);
     let mut texts = vec![
-        ("sysfs_before.txt", before.0),
+        (opplab_import::SYSFS, before.0),
         ("debugfs_before.txt", before.1),
         ("sysfs_after.txt", after),
         ("cgroup_before.txt", groups),

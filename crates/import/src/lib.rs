@@ -37,5 +37,5 @@ pub use facts::{Facts, SourceKind};
 pub use machine::{Imported, to_machine};
 pub use msr::{TurboForm, turbo_form};
 pub use snapshot::import as import_snapshot;
-pub use source::{SourceError, import, import_bytes, read_whole, read_whole_text, source_tree};
+pub use source::{SYSFS, SourceError, import, import_bytes, read_whole, read_whole_text, source_tree};
 pub use tree::{Entry, SysTree, numbered};

@@ -24,9 +24,12 @@ pub enum SourceError {
 /// Most bytes that a single file may have.
 const FILE_MAX: u64 = 256 << 20;
 
+/// The snapshot of sysfs beside a recorded trace.
+pub const SYSFS: &str = "sysfs_before.txt";
+
 /// Imports a file or a folder. A folder is a copied tree with `sys` (and `proc`) in it, `/` for the live host, the
-/// kernel's `energy_model`, or Wattson's tables of one device. Beside a snapshot `sysfs_NAME.txt` its companions
-/// `debugfs_NAME.txt` and `cpuinfo.txt` are read too.
+/// kernel's `energy_model`, Wattson's tables of one device, or a recording with its [`SYSFS`]. Beside a snapshot
+/// `sysfs_NAME.txt` its companions `debugfs_NAME.txt` and `cpuinfo.txt` are read too.
 ///
 /// # Errors
 /// [`SourceError`].
@@ -34,7 +37,10 @@ pub fn import(path: &Path) -> Result<Facts, SourceError> {
     let shown = path.display().to_string();
     let meta = std::fs::metadata(path).map_err(|error| SourceError::Io(shown.clone(), error))?;
     if meta.is_dir() {
-        return folder(path, &shown);
+        return match path.join(SYSFS) {
+            snapshot if snapshot.is_file() => import(&snapshot),
+            _ => folder(path, &shown),
+        };
     }
     let bytes = read(path)?;
     let text = std::str::from_utf8(&bytes).unwrap_or("");

@@ -117,6 +117,7 @@ fn every_snapshot_of_the_traces_imports() {
         if path.is_file() {
             let machine = machine(&path);
             assert!(machine.nr_cpus() > 0 && !machine.shared_stream);
+            assert_eq!(self::machine(&entry.path()), machine, "the recording's folder");
             nr += 1;
         }
     }

@@ -158,7 +158,7 @@ fn meaning(values: &[&GateValue]) -> String {
 pub fn differences(before: &KernelProfile, after: &KernelProfile) -> Vec<Difference> {
     let all =
         GATES.iter().map(|gate| Difference { gate, before: value_of(gate, before), after: value_of(gate, after) });
-    all.filter(|found| found.before.what != found.after.what).collect()
+    all.filter(|found| found.before_meaning() != meaning(&found.since(found.after, None))).collect()
 }
 
 /// What `kernel` does otherwise than the profile that it comes after, as `gate=value`: a point release after its mainline
@@ -319,6 +319,8 @@ mod tests {
         let long = diff("4.14", "6.19");
         assert!(!long.contains(&"teo_near_timer") && !long.contains(&"teo_util"), "{long:?}");
         assert!(diff("6.1", "6.3").contains(&"teo_util"));
+        // Both are "the same in 1/1000", each of another value.
+        assert!(diff("5.10.65", "5.15").contains(&"em_cost"));
     }
 
     #[test]

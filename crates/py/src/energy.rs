@@ -49,7 +49,12 @@ pub(crate) fn need_power(py: Python<'_>, machine: &Machine) -> PyResult<()> {
     if unknown.is_empty() {
         return Ok(());
     }
-    let text = format!("machine {} does not have the power of its clusters: {}", machine.name, unknown.join(", "));
+    let clusters = unknown.join(", ");
+    let text = format!(
+        "machine {} does not have the power of its clusters: {clusters}; `opplab machine import DUMP --power FILE` reads \
+         measurements, `--power generic` takes the curve of its class",
+        machine.name
+    );
     Err(raise(py, "InputError", text))
 }
 

@@ -9,13 +9,10 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use opplab_import::import_snapshot;
+use opplab_import::{SYSFS, import_snapshot};
 use opplab_model::machine::{IdleState, Machine};
 use opplab_signals::decode::{Decoder, SchedEvent};
 use opplab_trace::{Event, ReadOptions, RecordingFiles};
-
-/// The name of the snapshot of sysfs beside a trace.
-pub(crate) const SYSFS: &str = "sysfs_before.txt";
 
 /// What is assumed where no snapshot names the states.
 pub const BY_NUMBER: &str = "no snapshot names the trace's idle states: they are the machine's by their numbers";

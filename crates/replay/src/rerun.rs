@@ -8,6 +8,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use opplab_import::SYSFS;
 use opplab_kernel::cpufreq::governor::Worker;
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
@@ -24,7 +25,7 @@ use crate::beyond::{Beyond, Span, beyond, spans};
 use crate::calls::takes_samples;
 use crate::costs;
 use crate::events::{Events, Simulated, What, is_kernel_thread};
-use crate::idle_states::{IdleStates, SYSFS};
+use crate::idle_states::IdleStates;
 use crate::measure::{
     Measured, PolicyTimes, Streams, Told, Window, alike, distance_per_100k, measure, window_start_ns,
 };

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use opplab_import::Facts;
+use opplab_import::{Facts, SYSFS};
 use opplab_kernel::cpufreq::driver::{DriverKind, Governors};
 use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_kernel::cpufreq::governors::GovernorId;
@@ -23,7 +23,6 @@ use opplab_trace::{ReadOptions, RecordingFiles};
 
 use crate::calls::told_ticks;
 use crate::events::{Events, What};
-use crate::idle_states::SYSFS;
 use crate::{ReplayError, costs, rtlog};
 
 /// CONFIG_HZ of Debian's kernels.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import opplab
 from opplab import _opplab
-from opplab.catalog import find, names, nearest
+from opplab.catalog import SNAPSHOT, find, names, nearest
 from opplab.certainty import change_text
 from opplab.choice import DRAWS, GOVERNORS, ITERATIONS
 from opplab.choice.criteria import ANY_WORK, MISSED_SLACK, Constraint
@@ -351,7 +351,7 @@ def sources_of(arguments: Sequence[str | Path]) -> list[Path]:
             words = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
             listed = [argument.parent / word for word in words]
             found = listed if not listed or any(path.exists() for path in listed) else [argument]
-        elif argument.is_dir() and not any((argument / name).exists() for name in ("sys", "proc", "cpufreq")):
+        elif argument.is_dir() and not any((argument / name).exists() for name in ("sys", "proc", "cpufreq", SNAPSHOT)):
             found = sorted(path for path in argument.iterdir() if not path.name.startswith("."))
         elif not argument.exists() and str(argument) not in names("machine"):
             raise InputError(f"{argument}: there is no such dump, folder, list or machine")
