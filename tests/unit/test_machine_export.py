@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -63,12 +64,14 @@ def test_exported_capacities_are_those_that_are_imported() -> None:
     assert seen > 20
 
 
-@pytest.mark.parametrize("name", ["pixel6", "zuma"])
-def test_an_exported_tree_is_imported_with_the_same_capacities(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["juno-r2", "pixel6", "zuma"])
+def test_an_exported_tree_is_imported_with_the_same_cpus_and_capacities(name: str, tmp_path: Path) -> None:
     (tmp_path / "x.dts").write_text(export(name))
-    done = answered("machine", "import", tmp_path / "x.dts")
-    found = [int(value) for value in re.findall(r"(?m)^capacity = (\d+)$", done.output)]
-    assert found == [one["capacity"] for one in facts(name)["clusters"]]
+    answered("machine", "import", tmp_path / "x.dts", "-o", tmp_path / "x.toml")
+    found = tomllib.loads((tmp_path / "x.toml").read_text())["cluster"]
+    assert [(one["cpus"], one["capacity"]) for one in found] == [
+        (one["cpus"], one["capacity"]) for one in facts(name)["clusters"]
+    ]
 
 
 def test_the_junos_coefficient_is_its_firmwares() -> None:

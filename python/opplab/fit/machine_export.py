@@ -220,20 +220,22 @@ def _dts(facts: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
         "\t\t#address-cells = <1>;",
         "\t\t#size-cells = <0>;",
     ]
+    nodes: dict[int, list[str]] = {}
     for number, (cluster, dmips) in enumerate(zip(clusters, dmips_mhz(clusters), strict=True)):
         fit = coefficient(cluster["opps"])
+        words = "" if fit is None else f"powers within {100 * fit[1]:.1f} %"
         for cpu in cpus_in(cluster["cpus"]):
-            lines += [
+            nodes[cpu] = [
                 f"\t\tcpu@{cpu:x} {{",
                 '\t\t\tdevice_type = "cpu";',
                 f"\t\t\treg = <0x{cpu:x}>;",
                 f"\t\t\tcapacity-dmips-mhz = <{dmips}>;",
+                *([f"\t\t\tdynamic-power-coefficient = <{round(fit[0])}>; /* {words} */"] if fit is not None else []),
+                f"\t\t\toperating-points-v2 = <&cluster{number}_opp>;",
+                "\t\t};",
             ]
-            if fit is not None:
-                lines.append(
-                    f"\t\t\tdynamic-power-coefficient = <{round(fit[0])}>; /* powers within {100 * fit[1]:.1f} % */"
-                )
-            lines += [f"\t\t\toperating-points-v2 = <&cluster{number}_opp>;", "\t\t};"]
+    # The kernel numbers CPUs in the order of their nodes.
+    lines += [line for cpu in sorted(nodes) for line in nodes[cpu]]
     lines.append("\t};")
     for number, cluster in enumerate(clusters):
         lines += [f"\t/* {_clean(cluster['name'])}: {words} */" for words in _warnings(cluster)]
