@@ -416,9 +416,9 @@ gates! {
     }
     em_cost: EmCost, "How the energy model's costs are formed." {
         MilliWatt = "mW" since (4, 14), vectors ["v510_feec"], "fmax * mW / freq", [Code("energy_model.c:em_create_perf_table()", "5.10")];
-        MilliWattThousandths = "mW-thousandths" since NEVER, stable [Backport::mailed((5, 4), 146, "[PATCH 5.4 082/144] PM: EM: Increase energy calculation precision"), Backport::listed((5, 10), 65, "5.10.65"), Backport::mailed((5, 13), 17, "[PATCH 5.13 161/300] PM: EM: Increase energy calculation precision")], "the same in 1/1000", [Commit("7fcc17d0cb12")];
-        MilliWattCapped = "mW-capped" since (5, 14), "fmax * mW / freq, and the frequency follows the utilisation within what the CPUs may do", [Commit("8f1b971b4750")];
-        MilliWattCappedThousandths = "mW-capped-thousandths" since (5, 15), stable [Backport::listed((5, 14), 4, "5.14.4")], "the same in 1/1000", [Commit("7fcc17d0cb12")];
+        MilliWattThousandths = "mW-thousandths" since NEVER, stable [Backport::mailed((5, 4), 146, "[PATCH 5.4 082/144] PM: EM: Increase energy calculation precision"), Backport::listed((5, 10), 65, "5.10.65"), Backport::mailed((5, 13), 17, "[PATCH 5.13 161/300] PM: EM: Increase energy calculation precision")], "the same, in thousandths", [Commit("7fcc17d0cb12")];
+        MilliWattCapped = "mW-capped" since (5, 14), "the frequency follows the utilisation within what the CPUs may do; costs are fmax * mW / freq", [Commit("8f1b971b4750")];
+        MilliWattCappedThousandths = "mW-capped-thousandths" since (5, 15), stable [Backport::listed((5, 14), 4, "5.14.4")], "the same, in thousandths", [Commit("7fcc17d0cb12")];
         MilliWattEfficient = "mW-efficient" since (5, 16), "the same, inefficient states passed over", [Commit("8354eb9eb3dd")];
         MicroWatt = "uW" since (6, 0), vectors ["em_table_v61", "feec_v61"], "fmax * uW / freq", [Commit("ae6ccaa65038"), Code("energy_model.c:em_create_perf_table()", "6.1.192")];
         Performance = "performance" since (6, 9), vectors ["em_table", "feec"], "uW * 10 / performance", [Commit("1b600da51073"), Code("energy_model.c:em_compute_costs()", "6.12.117")];
