@@ -8,13 +8,13 @@ freedom).  Shares change by percentage points, with the interval of the differen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import isfinite, isnan, sqrt
 from statistics import variance
 
 from opplab import stats
-from opplab.certainty import CONFIDENCE, ITERATIONS, certainty, decimals, unknown
+from opplab.certainty import CONFIDENCE, EQUAL, ITERATIONS, certainty, decimals, unknown
 from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table, has_no_ratio
 from opplab.runs import IN_JOULES, IN_SECONDS, IN_WATTS, SHARES, Run, Series
 from opplab.simulation.power import NO_IDLE_POWER
@@ -24,6 +24,16 @@ _ITERATIONS = 3
 
 # Fewest pairs whose ratios have a spread.
 _PAIRS = 2
+
+
+_OBSERVED = {
+    frozenset(): "observations are samples",
+    frozenset((False,)): "observations are samples",
+    frozenset((True,)): "observations are iterations",
+    frozenset(
+        (True, False)
+    ): f"observations are iterations, or samples where there are fewer than {_ITERATIONS} iterations",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +85,11 @@ class Sample:
         return found | (dict.fromkeys(("low", "high", "p"), float("nan")) if self.unmetered else {})
 
 
-def sample_of(base: Series, new: Series, by_iteration: bool | None = None) -> Sample:
+def sample_of(base: Series, new: Series) -> Sample:
     """Take what is compared of two series, in an order of its own."""
-    if by_iteration is None:
-        by_iteration = _independent(base) and _independent(new)
     lost = [_lost(one) for one in (base, new)]
     cannot = next((f"{gone} of {all_} values are no numbers" for gone, all_ in lost[::-1] if gone), "")
     cannot = cannot or missing(base, new)
-    ours, theirs = observations(base, by_iteration), observations(new, by_iteration)
     kind = base.higher, base.is_rate, base.unit in SHARES
     unmetered = NO_IDLE_POWER if base.unmetered != new.unmetered else ""
     if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
@@ -92,6 +99,7 @@ def sample_of(base: Series, new: Series, by_iteration: bool | None = None) -> Sa
             pairs = [old[key] for key in shared], [own[key] for key in shared]
             impossible = _unlike(base, new) or _impossible(base, *pairs)
             return Sample(*pairs, *kind, base.keyed_by, cannot, base.directed, impossible, unmetered)
+    ours, theirs = observations(base), observations(new)
     impossible = _unlike(base, new) or _impossible(base, ours, theirs)
     return Sample(ours, theirs, *kind, "", cannot, base.directed, impossible, unmetered)
 
@@ -151,9 +159,32 @@ def _independent(series: Series) -> bool:
     return series.is_grouped() and len(series.iterations) >= _ITERATIONS
 
 
-def observations(series: Series, by_iteration: bool) -> list[float]:
-    """Give the numbers that count as observations, smallest first."""
-    if not by_iteration:
+def units_of(base: Series, new: Series, paired: bool) -> tuple[dict[Hashable, float], dict[Hashable, float]]:
+    """Give the observations of two series by what they are of: an iteration, a sample of one, or a seed or date."""
+    if paired:
+        old, own = _by_key(base), _by_key(new)
+        shared = sorted((key for key in old if key in own), key=str)
+        return {key: old[key] for key in shared}, {key: own[key] for key in shared}
+    found: list[dict[Hashable, float]] = []
+    for series in (base, new):
+        places = series.places or range(len(series.iterations))
+        if _independent(series):
+            values = (
+                (at, _mean(own, series.is_rate)) for at, own in zip(places, series.iterations, strict=False) if own
+            )
+        else:
+            values = (
+                ((at, nth), value)
+                for at, own in zip(places, series.iterations, strict=False)
+                for nth, value in enumerate(own)
+            )
+        found.append({unit: value for unit, value in values if isfinite(value)})
+    return found[0], found[1]
+
+
+def observations(series: Series) -> list[float]:
+    """Give the numbers that count as observations, smallest first: of three iterations of samples and more, means."""
+    if not _independent(series):
         return sorted(value for value in series.values() if isfinite(value))
     means = (_mean(iteration, series.is_rate) for iteration in series.iterations if iteration)
     return sorted(value for value in means if isfinite(value))
@@ -183,7 +214,7 @@ def compare_runs(
 ) -> Table:
     """Compare runs of one benchmark by the default method.
 
-    When every run of an operation has three iterations or more, the iterations are the observations, because samples
+    Where a run has three iterations of an operation or more, the iterations are the observations, because samples
     inside an iteration are not independent of each other.
 
     Parameters
@@ -202,13 +233,12 @@ def compare_runs(
     pairing: dict[str, None] = {}
     partly: dict[str, str] = {}
     lost: dict[tuple[str, str], list[str]] = {}
-    iterations = unvaried = False
+    observed: dict[bool, None] = {}
+    unvaried = False
     tested = 0
     for label in dict.fromkeys(label for run in runs for label in run.series):
         all_ = [run.series.get(label) for run in runs]
         known = next(one for one in all_ if one is not None)
-        by_iteration = all(_independent(one) for one in all_ if one is not None)
-        iterations = iterations or by_iteration
         ours = all_[0]
         cells: list[Cell | None] = []
         for run, one in zip(runs, all_, strict=True):
@@ -218,18 +248,20 @@ def compare_runs(
             gone, count = _lost(one)
             if gone:
                 notes.append(f"{label} of {run.name}: {gone} of {count} values are no numbers and left out")
-            cell = _summarise(observations(one, by_iteration), one.is_rate, confidence)
+            observed[_independent(one)] = None
+            cell = _summarise(observations(one), one.is_rate, confidence)
             cells.append(cell)
             if run is base:
                 cell.ratio = 1.0 if cell.value is not None else None
             elif kind != "nocompare" and ours is not None:
-                sample = sample_of(ours, one, by_iteration)
+                sample = sample_of(ours, one)
                 unvaried = compare_cells(cell, cells[0], sample, confidence) or unvaried
                 if cell.impossible:
                     notes.append(f"{label} of {run.name} has no change: {cell.impossible}")
                 tested += cell.p is not None or (cell.in_points and cell.points_low is not None)
                 if cell.p is not None:
                     compared.append(cell)
+                if cell.p is not None or sample.paired:
                     pairing[sample.paired] = None
                 if sample.unmetered:
                     lost.setdefault((run.name, sample.unmetered), []).append(label)
@@ -265,11 +297,13 @@ def compare_runs(
         words = [f"paired by shared {key}" if key else "of independent samples" for key in pairing]
         of = ", " + " or ".join(words) if words else ""
         how.append(f"ratio of means with {percent} interval (Student's t on the logarithm{of})")
+        if any(cell is not None and cell.in_points for row in rows for cell in row.cells):
+            how.append("shares change by percentage points, with the interval of the difference")
         by_chance = (1 - confidence) * tested
         how.append(f"* clear: the interval excludes no change ({by_chance:.2g} of {tested} by chance)")
         if kind == "significance":
             how.append(f"Holm is p corrected for {tested} comparisons; stars are of p alone")
-        how.append("observations are iterations" if iterations else "observations are samples")
+        how.append(_OBSERVED[frozenset(observed)])
     if unvaried:
         how.append("no interval where the values of all iterations are equal: a change of them is clear")
     if kind == "ratio":
@@ -349,7 +383,7 @@ def compare_cells(cell: Cell, base: Cell | None, sample: Sample, confidence: flo
     cell.ratio = ratio
     cell.change = 100 * (ratio - 1 if sample.rises else 1 - ratio)
     # Pairs that are all equal are no change, however much the seeds differ.
-    equal = bool(sample.paired) and sample.base == sample.new
+    equal = bool(sample.paired) and abs(ratio - 1) <= EQUAL and found["high"] - found["low"] <= EQUAL
     judged = (
         unknown(sample.unmetered)
         if sample.unmetered
