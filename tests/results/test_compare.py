@@ -593,6 +593,24 @@ def test_what_turbostat_prints_with_summary_alone_is_read(tmp_path, heads):
     assert [cell.value for cell in table.rows[0].cells] == [203.0, 183.0]
 
 
+@pytest.mark.parametrize(
+    ("head", "line", "sound"),
+    [
+        ("Running in process mode with 10 groups", "Time: 0,421", "Time: 0.421"),
+        ("# Running 'sched/pipe' benchmark:", "     Total time: 5,272 [sec]", "     Total time: 5.272 [sec]"),
+        ("# Running 'sched/pipe' benchmark:", "       5,272120 usecs/op", "       5.272120 usecs/op"),
+    ],
+)
+def test_a_comma_of_decimals_is_named_and_cuts_no_number_off(tmp_path, head, line, sound):
+    """`0,421` was 0 seconds, and `5,272` was 5."""
+    (tmp_path / "old.txt").write_text(f"{head}\n{sound}\n{line}\n")
+    (tmp_path / "new.txt").write_text(f"{head}\n{sound}\n")
+    found = compare([tmp_path / "old.txt", tmp_path / "new.txt"])
+    assert [cell.value for cell in found[0].rows[0].cells] == [float(re.search(r"[0-9.]+", sound)[0])] * 2
+    (problem,) = found.problems
+    assert (problem.line, problem.what) == (3, f"no number in {line.strip()!r}")
+
+
 def test_a_folder_of_logs_is_a_run_and_its_files_are_iterations(tmp_path):
     for run, factor in (("old", 1.0), ("new", 2.0)):
         (tmp_path / run).mkdir()
