@@ -261,6 +261,48 @@ def test_three_iterations_make_iterations_the_observations():
     assert "observations are iterations" in table.method
 
 
+@pytest.mark.parametrize("keys", [None, [1, 2, 3]])
+def test_one_bad_sample_takes_no_iteration_with_it(keys):
+    """An iteration with a rate of 0 or a value that is no number left unseen, so that the run was equal or better."""
+
+    def compared(sample, unit="MB/s", higher=True):
+        runs = []
+        for name, first in (("a", [10.0, 10.2, 10.1]), ("b", [5.0, sample, 5.1])):
+            run = Run(name, "x")
+            iterations = [first, [10.3, 10.1, 10.2], [9.9, 10.2, 10.0]]
+            run.series["t"] = Series("t", "t", "", unit, higher, iterations, keys)
+            runs.append(run)
+        return compare_runs(runs).rows[0].cells[1], overview([("x", runs, [None] * 2, runs)]).rows[0].cells[1]
+
+    for cell in compared(0.0):
+        assert (cell.impossible.removeprefix("t: "), cell.change) == ("a rate is 0 or less", None)
+    for cell in compared(-0.1, "msec", False):
+        assert (cell.impossible.removeprefix("t: "), cell.change) == ("a value is below 0 msec", None)
+    means = [scipy.stats.hmean(own) for own in ([10.0, 10.2, 10.1], [5.0, 5.1], [10.3, 10.1, 10.2], [9.9, 10.2, 10.0])]
+    for cell in compared(math.nan):
+        assert cell.ratio == pytest.approx(scipy.stats.hmean(means[1:]) / scipy.stats.hmean([means[0], *means[2:]]))
+
+
+def test_changes_without_a_ratio_have_a_reason_and_one_sign():
+    """Negative baselines had neither interval nor reason, their `Hmean` was arithmetic; overviews turned signs."""
+    rows = [
+        {"policy": policy, "benchmark": "b", "metric": metric, "unit": unit, "better": better, "value": value}
+        for policy, factor in (("a", 1.0), ("b", 1.1))
+        for metric, unit, better, value in (
+            ("delta", "points", "higher", -5 * factor),
+            ("delta", "points", "higher", -6 * factor),
+            ("clock", "MHz", "", 1000 * factor),
+            ("clock", "MHz", "", 1001 * factor),
+        )
+    ]
+    (table,) = compare(results.frame(rows))
+    delta, clock = table.rows
+    assert (delta.stat, delta.cells[1].certain) == ("Amean", "no interval: a mean is 0 or less")
+    (whole,) = compare(results.frame(rows), table="overview")
+    assert [row.metric for row in whole.rows] == ["delta", "clock"]
+    assert whole.rows[1].cells[1].change == pytest.approx(clock.cells[1].change) == pytest.approx(10)
+
+
 def test_a_further_run_changes_no_other_change():
     """A third run with two iterations made the samples of the others their observations, and their interval narrow."""
     rng = np.random.default_rng(5)

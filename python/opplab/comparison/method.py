@@ -8,7 +8,7 @@ freedom).  Shares change by percentage points, with the interval of the differen
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite, isnan, sqrt
 from statistics import variance
@@ -92,17 +92,19 @@ def sample_of(base: Series, new: Series) -> Sample:
     cannot = cannot or missing(base, new)
     kind = base.higher, base.is_rate, base.unit in SHARES
     unmetered = NO_IDLE_POWER if base.unmetered != new.unmetered else ""
+    impossible = _unlike(base, new) or _impossible(base, new)
     if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
         old, own = _by_key(base), _by_key(new)
         shared = sorted((key for key in old if key in own), key=str)
         if len(shared) >= _PAIRS:
             pairs = [old[key] for key in shared], [own[key] for key in shared]
-            impossible = _unlike(base, new) or _impossible(base, *pairs)
             return Sample(*pairs, *kind, base.keyed_by, cannot, base.directed, impossible, unmetered)
     ours, theirs = observations(base), observations(new)
-    impossible = _unlike(base, new) or _impossible(base, ours, theirs)
     return Sample(ours, theirs, *kind, "", cannot, base.directed, impossible, unmetered)
 
+
+NO_RATIO = "no interval: a mean is 0 or less"
+"""Why a change has no interval where means have no ratio."""
 
 _NEVER_NEGATIVE = frozenset((*IN_SECONDS, *IN_JOULES, *IN_WATTS))
 
@@ -114,18 +116,19 @@ def _unlike(base: Series, new: Series) -> str:
     return f"it is of {new.work}, that of the baseline of {base.work}"
 
 
-def _impossible(series: Series, base: Sequence[float], new: Sequence[float]) -> str:
+def _impossible(base: Series, new: Series) -> str:
     """Report why values are no measurement of that metric; empty if they are one."""
-    if not base or not new:
+    ours, theirs = (list(filter(isfinite, series.values())) for series in (base, new))
+    if not ours or not theirs:
         return ""
-    least = min(*base, *new)
-    if series.is_rate:
+    least = min(*ours, *theirs)
+    if base.is_rate:
         # A rate of 0 is an unbounded time: there is no harmonic mean.
-        return "a rate is 0 or less" if max(base) > 0 and least <= 0 else ""
-    if series.directed and not series.signed and least < 0 and series.unit in _NEVER_NEGATIVE:
+        return "a rate is 0 or less" if max(ours) > 0 and least <= 0 else ""
+    if base.directed and not base.signed and least < 0 and base.unit in _NEVER_NEGATIVE:
         # A counter that has wrapped, or a clock that was set back.
-        return f"a value is below 0 {series.unit}"
-    return f"a run took 0 {series.unit}" if series.metric.lower() == "elapsed" and least == 0 < max(base) else ""
+        return f"a value is below 0 {base.unit}"
+    return f"a run took 0 {base.unit}" if base.metric.lower() == "elapsed" and least == 0 < max(ours) else ""
 
 
 def _lost(series: Series) -> tuple[int, int]:
@@ -170,7 +173,7 @@ def units_of(base: Series, new: Series, paired: bool) -> tuple[dict[Hashable, fl
         places = series.places or range(len(series.iterations))
         if _independent(series):
             values = (
-                (at, _mean(own, series.is_rate)) for at, own in zip(places, series.iterations, strict=False) if own
+                (at, mean_of(own, series.is_rate)) for at, own in zip(places, series.iterations, strict=False) if own
             )
         else:
             values = (
@@ -186,14 +189,24 @@ def observations(series: Series) -> list[float]:
     """Give the numbers that count as observations, smallest first: of three iterations of samples and more, means."""
     if not _independent(series):
         return sorted(value for value in series.values() if isfinite(value))
-    means = (_mean(iteration, series.is_rate) for iteration in series.iterations if iteration)
+    means = (mean_of(iteration, series.is_rate) for iteration in series.iterations if iteration)
     return sorted(value for value in means if isfinite(value))
 
 
-def _mean(values: Sequence[float], higher: bool) -> float:
+def mean_of(values: Iterable[float], is_rate: bool) -> float:
+    """Give the mean of an iteration's numbers; of rates among which is one of 0 or less, 0: no time is that long.
+
+    Examples
+    --------
+    >>> mean_of([10.0, float("nan"), 40.0], is_rate=True), mean_of([10.0, 0.0], is_rate=True)
+    (16.0, 0.0)
+    """
     from opplab.mmtests.statistics import amean, hmean
 
-    return (hmean if higher else amean)(sorted(values))
+    known = sorted(filter(isfinite, values))
+    if not is_rate or not known or known[-1] <= 0:
+        return amean(known)
+    return hmean(known) if known[0] > 0 else 0.0
 
 
 def _by_key(series: Series) -> dict[int | str, float]:
@@ -201,7 +214,7 @@ def _by_key(series: Series) -> dict[int | str, float]:
     values: dict[int | str, list[float]] = {}
     for key, iteration in zip(series.keys or (), series.iterations, strict=True):
         values.setdefault(key, []).extend(iteration)  # type: ignore[arg-type]
-    means = {key: own[0] if len(own) == 1 else _mean(own, series.is_rate) for key, own in values.items()}
+    means = {key: own[0] if len(own) == 1 else mean_of(own, series.is_rate) for key, own in values.items()}
     return {key: mean for key, mean in means.items() if isfinite(mean)}
 
 
@@ -273,7 +286,9 @@ def compare_runs(
                         f"{run.name}: changes are of the {len(sample.base)} shared {sample.paired}; "
                         f"the means are of all {counts[0]} and {counts[1]}"
                     )
-        stat = "Hmean" if known.is_rate else "Amean"
+        # Of values of 0 and less there is no harmonic mean.
+        is_harmonic = known.is_rate and any(one is not None and min(one.values(), default=0) > 0 for one in all_)
+        stat = "Hmean" if is_harmonic else "Amean"
         better = ("higher" if known.higher else "lower") if known.directed else ""
         rows.append(Row(stat, label, cells, known.unit, better, "percent", metric=known.metric))
     _holm(compared)
@@ -309,7 +324,7 @@ def compare_runs(
     if kind == "ratio":
         how.append(same_rule(overview_rule))
         if any(cell is not None and has_no_ratio(cell) for row in rows for cell in row.cells):
-            how.append("? there is no ratio: a mean is 0, or a note has the reason")
+            how.append("? there is no ratio: a mean is 0 or less, or a note has the reason")
     table.method = "; ".join(how)
     return table
 
@@ -379,6 +394,8 @@ def compare_cells(cell: Cell, base: Cell | None, sample: Sample, confidence: flo
             cell.certain = certainty(None, None, n=n, varies=False).words
         elif not isfinite(cell.change):
             cell.change_text = cell.certain = "from 0"
+        else:
+            cell.certain = NO_RATIO
         return unvaried
     cell.ratio = ratio
     cell.change = 100 * (ratio - 1 if sample.rises else 1 - ratio)

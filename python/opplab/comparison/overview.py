@@ -304,7 +304,7 @@ class _Rows:
         if series.unit in SHARES:
             shown = _shares(runs, self.confidence)
         else:
-            shown = self._cells(overall(runs, self.confidence), series.higher)
+            shown = self._cells(overall(runs, self.confidence), series.higher or not series.directed)
         for column, run in enumerate(runs[1:], 1):
             if not run.series:
                 continue
