@@ -19,7 +19,7 @@ from opplab import results, stats
 from opplab.comparison import gate
 from opplab.comparison.compare import compare
 from opplab.comparison.method import Sample, compare_runs
-from opplab.comparison.overview import overall
+from opplab.comparison.overview import overall, overview
 from opplab.comparison.sources import open_source, to_frame
 from opplab.comparison.tables import FORMATS, render
 from opplab.errors import InputError
@@ -261,6 +261,79 @@ def test_three_iterations_make_iterations_the_observations():
     assert "observations are iterations" in table.method
 
 
+@pytest.mark.parametrize("keys", [None, [1, 2, 3]])
+def test_one_bad_sample_takes_no_iteration_with_it(keys):
+    """An iteration with a rate of 0 or a value that is no number left unseen, so that the run was equal or better."""
+
+    def compared(sample, unit="MB/s", higher=True):
+        runs = []
+        for name, first in (("a", [10.0, 10.2, 10.1]), ("b", [5.0, sample, 5.1])):
+            run = Run(name, "x")
+            iterations = [first, [10.3, 10.1, 10.2], [9.9, 10.2, 10.0]]
+            run.series["t"] = Series("t", "t", "", unit, higher, iterations, keys)
+            runs.append(run)
+        return compare_runs(runs).rows[0].cells[1], overview([("x", runs, [None] * 2, runs)]).rows[0].cells[1]
+
+    for cell in compared(0.0):
+        assert (cell.impossible.removeprefix("t: "), cell.change) == ("a rate is 0 or less", None)
+    for cell in compared(-0.1, "msec", False):
+        assert (cell.impossible.removeprefix("t: "), cell.change) == ("a value is below 0 msec", None)
+    means = [scipy.stats.hmean(own) for own in ([10.0, 10.2, 10.1], [5.0, 5.1], [10.3, 10.1, 10.2], [9.9, 10.2, 10.0])]
+    for cell in compared(math.nan):
+        assert cell.ratio == pytest.approx(scipy.stats.hmean(means[1:]) / scipy.stats.hmean([means[0], *means[2:]]))
+
+
+def test_changes_without_a_ratio_have_a_reason_and_one_sign():
+    """Negative baselines had neither interval nor reason, their `Hmean` was arithmetic; overviews turned signs."""
+    rows = [
+        {"policy": policy, "benchmark": "b", "metric": metric, "unit": unit, "better": better, "value": value}
+        for policy, factor in (("a", 1.0), ("b", 1.1))
+        for metric, unit, better, value in (
+            ("delta", "points", "higher", -5 * factor),
+            ("delta", "points", "higher", -6 * factor),
+            ("clock", "MHz", "", 1000 * factor),
+            ("clock", "MHz", "", 1001 * factor),
+        )
+    ]
+    (table,) = compare(results.frame(rows))
+    delta, clock = table.rows
+    assert (delta.stat, delta.cells[1].certain) == ("Amean", "no interval: a mean is 0 or less")
+    (whole,) = compare(results.frame(rows), table="overview")
+    assert [row.metric for row in whole.rows] == ["delta", "clock"]
+    assert whole.rows[1].cells[1].change == pytest.approx(clock.cells[1].change) == pytest.approx(10)
+
+
+def test_a_further_run_changes_no_other_change():
+    """A third run with two iterations made the samples of the others their observations, and their interval narrow."""
+    rng = np.random.default_rng(5)
+    runs = []
+    for name, count in (("a", 4), ("b", 4), ("c", 2)):
+        run = Run(name, "x")
+        boots = rng.normal(100, 3, count)
+        run.series["t"] = Series("t", "t", "", "s", False, [list(boot + rng.normal(0, 0.1, 20)) for boot in boots])
+        runs.append(run)
+    two, three = compare_runs(runs[:2]), compare_runs(runs)
+    assert two.rows[0].cells[1] == three.rows[0].cells[1] and two.rows[0].cells[0] == three.rows[0].cells[0]
+    assert [cell.n for cell in three.rows[0].cells] == [4, 4, 40]
+    assert "samples where there are fewer than 3 iterations" in three.method
+    (whole,) = overview([("x", runs, [None] * 3, runs)]).rows
+    for cell, other in zip(whole.cells[1:], three.rows[0].cells[1:], strict=True):
+        ends = other.ratio_low, other.ratio_high
+        assert (cell.ratio, cell.ratio_low, cell.ratio_high) == pytest.approx((other.ratio, *ends), rel=1e-12)
+
+
+def test_pairs_that_are_equal_but_for_the_last_digits_are_no_change():
+    """Sums in another order made a clear change of 0.00 %."""
+    base = [3.1, 3.3, 2.9, 3.7]
+    runs = []
+    for name, values in (("a", base), ("b", [value * (1 + 1e-15) for value in base])):
+        run = Run(name, "x")
+        run.series["t"] = Series("t", "t", "", "s", False, keys=[1, 2, 3, 4], flat=values)
+        runs.append(run)
+    for cell in (compare_runs(runs).rows[0].cells[1], overview([("x", runs, [None] * 2, runs)]).rows[0].cells[1]):
+        assert (cell.certain, cell.ratio_low, cell.significant) == ("equal in all runs", None, False)
+
+
 def test_tilde_has_two_rules():
     base, new = [100.0, 101.0, 99.0, 100.5, 99.5] * 4, [102.0, 103.0, 101.0, 102.5, 101.5] * 4
     runs = [run_of("a", base), run_of("b", new)]
@@ -279,7 +352,8 @@ def test_overall_ratio_is_the_geometric_mean_of_ratios():
 
 
 @pytest.mark.parametrize(("higher", "unit"), [(True, "MB/s"), (False, "s")])
-def test_operations_that_share_a_power_narrow_nothing(higher, unit):
+@pytest.mark.parametrize("keys", [None, [1, 2, 3, 4, 5]])
+def test_operations_that_vary_together_narrow_nothing(higher, unit, keys):
     """Six parameters without noise of their own, all by the one power of an iteration: the interval of one of them."""
     watts = {"a": [230.0, 228.0, 233.0, 231.0, 229.0], "b": [225.0, 228.0, 227.0, 224.0, 229.0]}
 
@@ -287,19 +361,61 @@ def test_operations_that_share_a_power_narrow_nothing(higher, unit):
         runs = []
         for name, drawn in watts.items():
             run = Run(name, "x")
-            run.together = True
             for label in labels:
                 values = [100 * label / power if higher else 100 * label * power for power in drawn]
-                run.series[f"t-{label}"] = Series(f"t-{label}", "t", "", unit, higher, flat=values)
+                run.series[f"t-{label}"] = Series(f"t-{label}", "t", "", unit, higher, keys=keys, flat=values)
             runs.append(run)
-        apart = overall(runs)[1]
-        for run in runs:
-            run.together = False
-        return apart, overall(runs)[1]
+        return overall(runs)[1]
 
-    (one, same), (six, narrow) = ends([1]), ends([1, 2, 3, 4, 5, 6])
-    assert one == pytest.approx(same, rel=1e-12) and six == pytest.approx(one, rel=1e-12)
-    assert narrow[2] / narrow[1] < six[2] / six[1]
+    assert ends([1, 2, 3, 4, 5, 6]) == pytest.approx(ends([1]), rel=1e-12)
+
+
+def _wrongly_clear(draw, *, unit="s", higher=False, keyed=False, runs=400):
+    """Of pairs of equal runs of five operations, the share whose overall interval leaves out no change."""
+    rng = np.random.default_rng(11)
+    wrong = 0
+    for _ in range(runs):
+        pair = []
+        for name in "ab":
+            run = Run(name, "x")
+            for label, iterations in draw(rng).items():
+                keys = list(range(len(iterations))) if keyed else None
+                run.series[label] = Series(label, "t", "", unit, higher, [list(one) for one in iterations], keys)
+            pair.append(run)
+        cell = overview([("x", pair, [None, None], pair)]).rows[0].cells[1]
+        wrong += bool(cell.significant)
+    return wrong / runs
+
+
+@pytest.mark.parametrize(("unit", "higher"), [("s", False), ("MB/s", True), ("%", False)])
+@pytest.mark.parametrize("keyed", [False, True])
+def test_overall_intervals_are_of_their_level_where_operations_share_what_varies(unit, higher, keyed):
+    """Boots that were faster for all parameters, and percentiles of one block: a third of equal runs was clear."""
+
+    def draw(rng):
+        boots = rng.normal(0, 0.02, 5)
+        return {f"t-{at}": [[50 * math.exp(boot + rng.normal(0, 0.005))] for boot in boots] for at in range(5)}
+
+    assert _wrongly_clear(draw, unit=unit, higher=higher, keyed=keyed) < 0.09
+
+
+def test_overall_intervals_of_percentiles_that_one_block_has_are_of_their_level():
+    def draw(rng):
+        blocks = rng.normal(0, 0.05, 18)
+        return {f"t-{at}": [[900 * math.exp(one + rng.normal(0, 0.02)) for one in blocks]] for at in range(5)}
+
+    assert _wrongly_clear(draw) < 0.09
+
+
+def test_independent_operations_narrow_an_overall_interval():
+    rng = np.random.default_rng(3)
+    base, new = Run("a", "x"), Run("b", "x")
+    for run in (base, new):
+        for at in range(8):
+            run.series[f"t-{at}"] = Series(f"t-{at}", "t", "", "s", False, flat=list(rng.normal(100, 2, 6)))
+    (_, (ratio, low, high)) = overall([base, new])
+    alone = compare_runs([base, new]).rows[0].cells[1]
+    assert low < ratio < high and (high - low) < 0.6 * (alone.ratio_high - alone.ratio_low)
 
 
 def test_an_iteration_that_lacks_an_operation_counts_by_the_others(tmp_path):
@@ -323,12 +439,14 @@ def test_an_iteration_that_lacks_an_operation_counts_by_the_others(tmp_path):
         base.series[label].places = [1, 2, 3]
         new.series[label] = Series(label, "t", "", "s", False, flat=values)
         new.series[label].places = places
-    # By hand: iterations 1, 2 and 4 have one operation, 3 has both.
+    # By hand, the shares of the operations' means that iterations 1 to 4 add to the mean over both operations.
     first, second = 6.4 / 3, 9.2 / 2
-    parts = [2.0 / first, 2.1 / first, (2.3 / first + 4.4 / second) / 2, 4.8 / second]
+    off = [[2.0 / first - 1, 2.1 / first - 1, 2.3 / first - 1, 0], [0, 0, 4.4 / second - 1, 4.8 / second - 1]]
+    parts = [1 + one * 4 / 3 / 2 + other * 4 / 2 / 2 for one, other in zip(*off, strict=True)]
     by_hand = Sample([1.0, 1.01, 0.99], parts, False, False, False).compare(0.95)
     center, low, high = overall([base, new])[1]
-    assert (low / center, high / center) == pytest.approx((by_hand["low"], by_hand["high"]), rel=1e-12)
+    assert math.log(low / center) <= math.log(by_hand["low"]) + 1e-12
+    assert math.log(high / center) >= math.log(by_hand["high"]) - 1e-12
 
 
 def test_overview_efficiency_and_power_of_a_tree():
@@ -515,6 +633,24 @@ def test_what_turbostat_prints_with_summary_alone_is_read(tmp_path, heads):
         (tmp_path / f"{run}.txt").write_text("\n".join(["turbostat version 2023.11.07", *lines]) + "\n")
     (table,) = compare([tmp_path / "old.txt", tmp_path / "new.txt"], table="power")
     assert [cell.value for cell in table.rows[0].cells] == [203.0, 183.0]
+
+
+@pytest.mark.parametrize(
+    ("head", "line", "sound"),
+    [
+        ("Running in process mode with 10 groups", "Time: 0,421", "Time: 0.421"),
+        ("# Running 'sched/pipe' benchmark:", "     Total time: 5,272 [sec]", "     Total time: 5.272 [sec]"),
+        ("# Running 'sched/pipe' benchmark:", "       5,272120 usecs/op", "       5.272120 usecs/op"),
+    ],
+)
+def test_a_comma_of_decimals_is_named_and_cuts_no_number_off(tmp_path, head, line, sound):
+    """`0,421` was 0 seconds, and `5,272` was 5."""
+    (tmp_path / "old.txt").write_text(f"{head}\n{sound}\n{line}\n")
+    (tmp_path / "new.txt").write_text(f"{head}\n{sound}\n")
+    found = compare([tmp_path / "old.txt", tmp_path / "new.txt"])
+    assert [cell.value for cell in found[0].rows[0].cells] == [float(re.search(r"[0-9.]+", sound)[0])] * 2
+    (problem,) = found.problems
+    assert (problem.line, problem.what) == (3, f"no number in {line.strip()!r}")
 
 
 def test_a_folder_of_logs_is_a_run_and_its_files_are_iterations(tmp_path):

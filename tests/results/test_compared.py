@@ -533,3 +533,46 @@ def test_unlike_work_is_the_mean_of_the_runs_own_work() -> None:
     own = [rows("old", 0, 1.0, 1.0), rows("old", 1, 9.0, 3.0), rows("new", 0, 1.0, 2.0), rows("new", 1, 9.0, 3.0)]
     (table,) = opplab.compare(results.frame([row for one in own for row in one]), baseline="old", metric="energy")
     assert table.notes == ["energy is of unlike work (new +25 %): energy_per_work is of equal work"]
+
+
+def test_the_page_judges_what_has_a_better_side_alone_and_has_the_notes_of_the_table() -> None:
+    """A clock that rose was "clearly better" though "lower is better"; lost values, points and levels were wrong."""
+    found = [
+        *rows("old", "clock", (1000.0, 1001.0, 999.0), "MHz", ""),
+        *rows("new", "clock", (1100.0, 1101.5, 1099.0), "MHz", ""),
+        *rows("old", "missed_activations", (3.0, 4.0, 3.5), "%", "lower"),
+        *rows("new", "missed_activations", (7.0, 8.2, 7.4), "%", "lower"),
+        *rows("old", "crashes", (0.0, 0.0, 0.0), "", "lower"),
+        *rows("new", "crashes", (2.0, 3.0, 4.0), "", "lower"),
+        *rows("old", "wait", (10.0, 11.0, 10.5), "ms", "lower"),
+        *rows("new", "wait", (20.0, math.nan, 21.5), "ms", "lower"),
+    ]
+    page = report(results.frame(found), baseline="old").to_html()
+    assert "new is clearly better in 0 and worse in 2 of 3 operations (1 more without a better side)" in page
+    assert "wait-n=1 of new: 1 of 3 values are no numbers and left out" in page
+    assert re.search(r"missed_activations-n=1: -[\d.]+ pp \[", page)
+    assert "crashes-n=1: from 0<" in page
+    assert "inf %" not in page
+    assert "neither more nor less is better" in page
+    assert "more by, %" in page
+    clock = [
+        *rows("old", "clock", (1000.0, 1001.0, 999.0), "MHz", ""),
+        *rows("new", "clock", (1.1, 1.0, 1.2), "MHz", ""),
+    ]
+    page = report(results.frame(clock), baseline="old").to_html()
+    assert "is better)" not in page
+    assert 'class="good"' not in page
+    assert 'class="bad"' not in page
+
+
+def test_the_page_has_its_sentence_at_the_level_that_is_asked_for() -> None:
+    """Means of ratios had the interval of 95 %, whatever level the rest of the page had."""
+    found = [
+        *rows("old", "time", (10.0, 11.0, 10.5, 10.2), "s", "lower"),
+        *rows("new", "time", (12.0, 13.0, 12.1, 12.9), "s", "lower"),
+    ]
+    page = report(results.frame(found), baseline="old", confidence=0.8)
+    (row,) = page.benchmarks[0].table.rows
+    cell = row.cells[1]
+    assert cell is not None
+    assert f"is {cell.ratio:.3f} [{cell.ratio_low:.3f}, {cell.ratio_high:.3f}]" in page.to_html()

@@ -219,6 +219,17 @@ def test_turbostat_with_and_without_time_stamps(tree):
     assert values(read_monitor(tree.root, "base", "turbostat", "y", "Avg_MHz")) == {"Avg_MHz": [900.0, 910.0]}
 
 
+def test_turbostat_with_times_before_the_places_is_read(tree):
+    """`--enable Time_Of_Day_Seconds`: no line was taken for the whole machine's, and nobody was told."""
+    head = "Time_Of_Day_Seconds\tPackage\tCore\tCPU\tAvg_MHz\tPkgWatt\n"
+    tree("turbostat-x", head + "1.5\t-\t-\t-\t900\t100.5\n1.5\t0\t0\t0\t1\t99\n2.5\t-\t-\t-\t950\t101.5\n")
+    found = values(read_monitor(tree.root, "base", "turbostat", "x"))
+    assert found == {"Avg_MHz": [900.0, 950.0], "PkgWatt": [100.5, 101.5]}
+    tree("turbostat-y", head + "1.5\t0\t0\t0\t1\t99\n")
+    (problem,) = read_monitor(tree.root, "base", "turbostat", "y").problems
+    assert problem.what == "no line of the whole machine"
+
+
 def test_cpufreq_and_duration_monitors(tree):
     place = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq:{}\n"
     tree("cpufreq-x", place.format(0, 1500000) + place.format(1, 2250000) + place.format(0, "x"))

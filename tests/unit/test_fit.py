@@ -549,6 +549,33 @@ def test_joules_of_turbostat_become_watts(tmp_path: Path) -> None:
         read_samples(tmp_path / "k.txt")
 
 
+def test_what_turbostat_took_to_read_its_counters_is_no_interval(tmp_path: Path) -> None:
+    """`usec` of `--debug` is that (turbostat.8): 150 J in 5 s were 83 kW."""
+    head = "usec\tTime_Of_Day_Seconds\tCPU\tAvg_MHz\tBusy%\tBzy_MHz\tPkg_J\n"
+    rows = "".join(f"1800\t{5 * at}.25\t-\t1000\t50.0\t2000\t150.0\n" for at in range(1, 4))
+    (tmp_path / "j.txt").write_text(head + rows, encoding="utf-8")
+    assert read_samples(tmp_path / "j.txt").watts.tolist() == [30.0, 30.0, 30.0]
+    alone = "\n".join(line.split("\t", 2)[0] + "\t" + line.split("\t", 2)[2] for line in (head + rows).splitlines())
+    (tmp_path / "k.txt").write_text(alone, encoding="utf-8")
+    with pytest.raises(InputError, match="not of how many seconds"):
+        read_samples(tmp_path / "k.txt")
+    (tmp_path / "l.txt").write_text(f"Measurement interval: 5.000 seconds\n{alone}", encoding="utf-8")
+    assert read_samples(tmp_path / "l.txt").watts.tolist() == [30.0, 30.0, 30.0]
+
+
+def test_an_energy_that_counts_up_belongs_to_the_cpus_of_its_row(tmp_path: Path) -> None:
+    """The rows of the single CPUs were those of the interval before."""
+    rows = ["time_s,cpu,busy%,mhz,energy_uj"]
+    for at, load in enumerate((0, 100, 50, 0)):
+        energy = 10_000_000 * at
+        rows += [f"{at},-,{load / 2},1000,{energy}", f"{at},0,{load},1000,", f"{at},1,0,1000,"]
+    (tmp_path / "counted.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    samples = read_samples(tmp_path / "counted.csv")
+    assert samples.watts.tolist() == [10.0, 10.0, 10.0]
+    assert samples.load.tolist() == [0.5, 0.25, 0.0]
+    assert [loads[0] for loads in samples.by_cpu] == [1.0, 0.5, 0.0]
+
+
 def test_a_folder_of_stats_collect_takes_the_wall_meter_where_turbostat_has_no_watts(tmp_path: Path) -> None:
     stats = tmp_path / "stats"
     stats.mkdir()

@@ -284,6 +284,18 @@ def test_a_change_in_points_is_judged_and_written_in_points(tmp_path: Path) -> N
     assert (cell["change_points"], cell["change_pct"], cell["ratio"]) == (-9.5, None, None)
 
 
+def test_runs_that_failed_change_by_points_in_every_format(tmp_path: Path) -> None:
+    """The text had the change of `fail:runs`, and CSV and JSON had none."""
+    rows = (
+        "     17:24          -42%           7:24    dmesg.WARNING:x",
+        "       :6           33%           2:6     stderr.y",
+    )
+    (tmp_path / "mail.txt").write_text(mail("tbench", *rows), encoding="utf-8")
+    cells = json.loads(compare(str(tmp_path / "mail.txt"), "--format", "json"))["cells"]
+    changes = [cell["change_points"] for cell in cells if cell["run"] == cells[1]["run"]]
+    assert changes == pytest.approx([100 * (17 - 7) / 24, -100 * 2 / 6])
+
+
 def test_a_change_that_contradicts_its_means_is_not_judged(tmp_path: Path) -> None:
     row = "    100000           +10.0%      90000        tbench.throughput"
     (failure,) = gate(mail("tbench", row), "tbench < -5%", tmp_path)

@@ -364,7 +364,7 @@ def compare(
                 one.notes.append(f"the baseline {names[0]} has no results on {machine}: --baseline names another")
             if not monitor:
                 one.notes += _other_metrics(place, loaded, benchmarks, report) if several and not metric else []
-                one.notes += _of_values(one, place, names, [name for name, _, _ in loaded] if several else [])
+                one.notes += of_values(one, place, names, [name for name, _, _ in loaded] if several else [])
             if len(places) > 1 and layout != "grid":
                 one.title = " on ".join(filter(None, (one.title, machine)))
         tables += made
@@ -387,7 +387,7 @@ def _lacking(places: Sequence[tuple[str, Source]], benchmarks: Sequence[str]) ->
     return {machine: sorted((asked & known) - own) for machine, own in there.items()}
 
 
-def _of_values(table: Table, place: Source, names: Sequence[str], several: Sequence[str]) -> list[str]:
+def of_values(table: Table, place: Source, names: Sequence[str], several: Sequence[str]) -> list[str]:
     """Give what a reader of a table's values must know, with the benchmark where a table has `several`."""
     from opplab.report.start import read_changes
 

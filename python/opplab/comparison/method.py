@@ -8,13 +8,13 @@ freedom).  Shares change by percentage points, with the interval of the differen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite, isnan, sqrt
 from statistics import variance
 
 from opplab import stats
-from opplab.certainty import CONFIDENCE, ITERATIONS, certainty, decimals, unknown
+from opplab.certainty import CONFIDENCE, EQUAL, ITERATIONS, certainty, decimals, unknown
 from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table, has_no_ratio
 from opplab.runs import IN_JOULES, IN_SECONDS, IN_WATTS, SHARES, Run, Series
 from opplab.simulation.power import NO_IDLE_POWER
@@ -24,6 +24,16 @@ _ITERATIONS = 3
 
 # Fewest pairs whose ratios have a spread.
 _PAIRS = 2
+
+
+_OBSERVED = {
+    frozenset(): "observations are samples",
+    frozenset((False,)): "observations are samples",
+    frozenset((True,)): "observations are iterations",
+    frozenset(
+        (True, False)
+    ): f"observations are iterations, or samples where there are fewer than {_ITERATIONS} iterations",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,26 +85,26 @@ class Sample:
         return found | (dict.fromkeys(("low", "high", "p"), float("nan")) if self.unmetered else {})
 
 
-def sample_of(base: Series, new: Series, by_iteration: bool | None = None) -> Sample:
+def sample_of(base: Series, new: Series) -> Sample:
     """Take what is compared of two series, in an order of its own."""
-    if by_iteration is None:
-        by_iteration = _independent(base) and _independent(new)
     lost = [_lost(one) for one in (base, new)]
     cannot = next((f"{gone} of {all_} values are no numbers" for gone, all_ in lost[::-1] if gone), "")
     cannot = cannot or missing(base, new)
-    ours, theirs = observations(base, by_iteration), observations(new, by_iteration)
     kind = base.higher, base.is_rate, base.unit in SHARES
     unmetered = NO_IDLE_POWER if base.unmetered != new.unmetered else ""
+    impossible = _unlike(base, new) or _impossible(base, new)
     if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
         old, own = _by_key(base), _by_key(new)
         shared = sorted((key for key in old if key in own), key=str)
         if len(shared) >= _PAIRS:
             pairs = [old[key] for key in shared], [own[key] for key in shared]
-            impossible = _unlike(base, new) or _impossible(base, *pairs)
             return Sample(*pairs, *kind, base.keyed_by, cannot, base.directed, impossible, unmetered)
-    impossible = _unlike(base, new) or _impossible(base, ours, theirs)
+    ours, theirs = observations(base), observations(new)
     return Sample(ours, theirs, *kind, "", cannot, base.directed, impossible, unmetered)
 
+
+NO_RATIO = "no interval: a mean is 0 or less"
+"""Why a change has no interval where means have no ratio."""
 
 _NEVER_NEGATIVE = frozenset((*IN_SECONDS, *IN_JOULES, *IN_WATTS))
 
@@ -106,18 +116,19 @@ def _unlike(base: Series, new: Series) -> str:
     return f"it is of {new.work}, that of the baseline of {base.work}"
 
 
-def _impossible(series: Series, base: Sequence[float], new: Sequence[float]) -> str:
+def _impossible(base: Series, new: Series) -> str:
     """Report why values are no measurement of that metric; empty if they are one."""
-    if not base or not new:
+    ours, theirs = (list(filter(isfinite, series.values())) for series in (base, new))
+    if not ours or not theirs:
         return ""
-    least = min(*base, *new)
-    if series.is_rate:
+    least = min(*ours, *theirs)
+    if base.is_rate:
         # A rate of 0 is an unbounded time: there is no harmonic mean.
-        return "a rate is 0 or less" if max(base) > 0 and least <= 0 else ""
-    if series.directed and not series.signed and least < 0 and series.unit in _NEVER_NEGATIVE:
+        return "a rate is 0 or less" if max(ours) > 0 and least <= 0 else ""
+    if base.directed and not base.signed and least < 0 and base.unit in _NEVER_NEGATIVE:
         # A counter that has wrapped, or a clock that was set back.
-        return f"a value is below 0 {series.unit}"
-    return f"a run took 0 {series.unit}" if series.metric.lower() == "elapsed" and least == 0 < max(base) else ""
+        return f"a value is below 0 {base.unit}"
+    return f"a run took 0 {base.unit}" if base.metric.lower() == "elapsed" and least == 0 < max(ours) else ""
 
 
 def _lost(series: Series) -> tuple[int, int]:
@@ -151,18 +162,51 @@ def _independent(series: Series) -> bool:
     return series.is_grouped() and len(series.iterations) >= _ITERATIONS
 
 
-def observations(series: Series, by_iteration: bool) -> list[float]:
-    """Give the numbers that count as observations, smallest first."""
-    if not by_iteration:
+def units_of(base: Series, new: Series, paired: bool) -> tuple[dict[Hashable, float], dict[Hashable, float]]:
+    """Give the observations of two series by what they are of: an iteration, a sample of one, or a seed or date."""
+    if paired:
+        old, own = _by_key(base), _by_key(new)
+        shared = sorted((key for key in old if key in own), key=str)
+        return {key: old[key] for key in shared}, {key: own[key] for key in shared}
+    found: list[dict[Hashable, float]] = []
+    for series in (base, new):
+        places = series.places or range(len(series.iterations))
+        if _independent(series):
+            values = (
+                (at, mean_of(own, series.is_rate)) for at, own in zip(places, series.iterations, strict=False) if own
+            )
+        else:
+            values = (
+                ((at, nth), value)
+                for at, own in zip(places, series.iterations, strict=False)
+                for nth, value in enumerate(own)
+            )
+        found.append({unit: value for unit, value in values if isfinite(value)})
+    return found[0], found[1]
+
+
+def observations(series: Series) -> list[float]:
+    """Give the numbers that count as observations, smallest first: of three iterations of samples and more, means."""
+    if not _independent(series):
         return sorted(value for value in series.values() if isfinite(value))
-    means = (_mean(iteration, series.is_rate) for iteration in series.iterations if iteration)
+    means = (mean_of(iteration, series.is_rate) for iteration in series.iterations if iteration)
     return sorted(value for value in means if isfinite(value))
 
 
-def _mean(values: Sequence[float], higher: bool) -> float:
+def mean_of(values: Iterable[float], is_rate: bool) -> float:
+    """Give the mean of an iteration's numbers; of rates among which is one of 0 or less, 0: no time is that long.
+
+    Examples
+    --------
+    >>> mean_of([10.0, float("nan"), 40.0], is_rate=True), mean_of([10.0, 0.0], is_rate=True)
+    (16.0, 0.0)
+    """
     from opplab.mmtests.statistics import amean, hmean
 
-    return (hmean if higher else amean)(sorted(values))
+    known = sorted(filter(isfinite, values))
+    if not is_rate or not known or known[-1] <= 0:
+        return amean(known)
+    return hmean(known) if known[0] > 0 else 0.0
 
 
 def _by_key(series: Series) -> dict[int | str, float]:
@@ -170,7 +214,7 @@ def _by_key(series: Series) -> dict[int | str, float]:
     values: dict[int | str, list[float]] = {}
     for key, iteration in zip(series.keys or (), series.iterations, strict=True):
         values.setdefault(key, []).extend(iteration)  # type: ignore[arg-type]
-    means = {key: own[0] if len(own) == 1 else _mean(own, series.is_rate) for key, own in values.items()}
+    means = {key: own[0] if len(own) == 1 else mean_of(own, series.is_rate) for key, own in values.items()}
     return {key: mean for key, mean in means.items() if isfinite(mean)}
 
 
@@ -183,7 +227,7 @@ def compare_runs(
 ) -> Table:
     """Compare runs of one benchmark by the default method.
 
-    When every run of an operation has three iterations or more, the iterations are the observations, because samples
+    Where a run has three iterations of an operation or more, the iterations are the observations, because samples
     inside an iteration are not independent of each other.
 
     Parameters
@@ -202,13 +246,12 @@ def compare_runs(
     pairing: dict[str, None] = {}
     partly: dict[str, str] = {}
     lost: dict[tuple[str, str], list[str]] = {}
-    iterations = unvaried = False
+    observed: dict[bool, None] = {}
+    unvaried = False
     tested = 0
     for label in dict.fromkeys(label for run in runs for label in run.series):
         all_ = [run.series.get(label) for run in runs]
         known = next(one for one in all_ if one is not None)
-        by_iteration = all(_independent(one) for one in all_ if one is not None)
-        iterations = iterations or by_iteration
         ours = all_[0]
         cells: list[Cell | None] = []
         for run, one in zip(runs, all_, strict=True):
@@ -218,18 +261,20 @@ def compare_runs(
             gone, count = _lost(one)
             if gone:
                 notes.append(f"{label} of {run.name}: {gone} of {count} values are no numbers and left out")
-            cell = _summarise(observations(one, by_iteration), one.is_rate, confidence)
+            observed[_independent(one)] = None
+            cell = _summarise(observations(one), one.is_rate, confidence)
             cells.append(cell)
             if run is base:
                 cell.ratio = 1.0 if cell.value is not None else None
             elif kind != "nocompare" and ours is not None:
-                sample = sample_of(ours, one, by_iteration)
+                sample = sample_of(ours, one)
                 unvaried = compare_cells(cell, cells[0], sample, confidence) or unvaried
                 if cell.impossible:
                     notes.append(f"{label} of {run.name} has no change: {cell.impossible}")
                 tested += cell.p is not None or (cell.in_points and cell.points_low is not None)
                 if cell.p is not None:
                     compared.append(cell)
+                if cell.p is not None or sample.paired:
                     pairing[sample.paired] = None
                 if sample.unmetered:
                     lost.setdefault((run.name, sample.unmetered), []).append(label)
@@ -241,7 +286,9 @@ def compare_runs(
                         f"{run.name}: changes are of the {len(sample.base)} shared {sample.paired}; "
                         f"the means are of all {counts[0]} and {counts[1]}"
                     )
-        stat = "Hmean" if known.is_rate else "Amean"
+        # Of values of 0 and less there is no harmonic mean.
+        is_harmonic = known.is_rate and any(one is not None and min(one.values(), default=0) > 0 for one in all_)
+        stat = "Hmean" if is_harmonic else "Amean"
         better = ("higher" if known.higher else "lower") if known.directed else ""
         rows.append(Row(stat, label, cells, known.unit, better, "percent", metric=known.metric))
     _holm(compared)
@@ -265,17 +312,19 @@ def compare_runs(
         words = [f"paired by shared {key}" if key else "of independent samples" for key in pairing]
         of = ", " + " or ".join(words) if words else ""
         how.append(f"ratio of means with {percent} interval (Student's t on the logarithm{of})")
+        if any(cell is not None and cell.in_points for row in rows for cell in row.cells):
+            how.append("shares change by percentage points, with the interval of the difference")
         by_chance = (1 - confidence) * tested
         how.append(f"* clear: the interval excludes no change ({by_chance:.2g} of {tested} by chance)")
         if kind == "significance":
             how.append(f"Holm is p corrected for {tested} comparisons; stars are of p alone")
-        how.append("observations are iterations" if iterations else "observations are samples")
+        how.append(_OBSERVED[frozenset(observed)])
     if unvaried:
         how.append("no interval where the values of all iterations are equal: a change of them is clear")
     if kind == "ratio":
         how.append(same_rule(overview_rule))
         if any(cell is not None and has_no_ratio(cell) for row in rows for cell in row.cells):
-            how.append("? there is no ratio: a mean is 0, or a note has the reason")
+            how.append("? there is no ratio: a mean is 0 or less, or a note has the reason")
     table.method = "; ".join(how)
     return table
 
@@ -345,11 +394,13 @@ def compare_cells(cell: Cell, base: Cell | None, sample: Sample, confidence: flo
             cell.certain = certainty(None, None, n=n, varies=False).words
         elif not isfinite(cell.change):
             cell.change_text = cell.certain = "from 0"
+        else:
+            cell.certain = NO_RATIO
         return unvaried
     cell.ratio = ratio
     cell.change = 100 * (ratio - 1 if sample.rises else 1 - ratio)
     # Pairs that are all equal are no change, however much the seeds differ.
-    equal = bool(sample.paired) and sample.base == sample.new
+    equal = bool(sample.paired) and abs(ratio - 1) <= EQUAL and found["high"] - found["low"] <= EQUAL
     judged = (
         unknown(sample.unmetered)
         if sample.unmetered

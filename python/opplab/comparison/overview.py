@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import count
-from math import exp, isfinite, isnan, log, nan, sqrt
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from math import exp, fsum, isfinite, isnan, log, nan, sqrt
 from statistics import fmean
 
-from opplab.certainty import CONFIDENCE, SAME_CHANGE, UNVARIED, certainty
+from opplab.certainty import CONFIDENCE, EQUAL, SAME_CHANGE, UNVARIED, certainty
 from opplab.comparison.method import (
     Sample,
+    apart,
     change_of,
     compare_cells,
     digits_of,
@@ -17,6 +17,8 @@ from opplab.comparison.method import (
     missing,
     same_rule,
     sample_of,
+    units_of,
+    varies,
 )
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
@@ -28,8 +30,8 @@ _ONE_MEAN = "power is known as one mean of each run"
 def overall(runs: Sequence[Run], confidence: float = CONFIDENCE) -> list[tuple[float, float, float]]:
     """Each run's geometric mean over the operations of its means' ratios to the baseline, with an interval.
 
-    The interval is put together from those of the operations on the logarithm (`_joined`), or where the operations of
-    an iteration share a measurement, from what the iterations are of all of them (`_together`).
+    The interval is put together from those of the operations on the logarithm (`_joined`). It reaches at least as far
+    as that of what iterations, samples or pairs are of all operations (`_together`), as those of one vary together.
 
     Returns
     -------
@@ -54,43 +56,60 @@ def overall(runs: Sequence[Run], confidence: float = CONFIDENCE) -> list[tuple[f
             logs.append(log(one["ratio"]))
             below.append(log(one["ratio"] / one["low"]))
             above.append(log(one["high"] / one["ratio"]))
-            compared.append((series, other))
+            compared.append((series, other, sample))
         if not logs:
             found.append(nothing)
             continue
-        center, low, high = map(exp, _joined(logs, below, above))
-        if run.together and compared:
-            low, high = (center * end for end in _together(compared, confidence))
-        found.append((center, low, high))
+        middle, low, high = _joined(logs, below, above)
+        if len(compared) > 1 and (run.together or isfinite(high - low)):
+            base_units, new_units, paired = _together(compared, _part_of_mean)
+            # Around 1 ratios are what differences are, but for the logarithm.
+            sides = [1 + one for one in base_units], [1 + one for one in new_units]
+            ends = Sample(*sides, False, False, False, "keys" if paired else "").compare(confidence)
+            # What all operations share, iterations of some show for those that have one alone.
+            apart_from = [middle] * 2 if isnan(high - low) else [low, high]
+            low, high = min(apart_from[0], middle + log(ends["low"])), max(apart_from[1], middle + log(ends["high"]))
+        found.append((exp(middle), exp(low), exp(high)))
     return found
 
 
-def _together(pairs: Sequence[tuple[Series, Series]], confidence: float) -> tuple[float, float]:
-    """Give the ends of an interval around the overall ratio, as factors, of operations that vary together.
+def _together(
+    compared: Sequence[tuple[Series, Series, Sample]], part: Callable[[Series, list[float]], list[float]]
+) -> tuple[list[float], list[float], bool]:
+    """Give what iterations, samples or pairs add to the mean over operations, and whether they are pairs.
 
-    Each iteration counts by the mean of its values as parts of their operations' means, so that what the operations
-    share is not averaged away: of one operation it is that operation's interval.  An iteration that lacks an operation
-    counts by the others.
+    Each counts by the mean over the operations of its values' parts in their means (`part`), so that what operations
+    share is not averaged away. An operation with fewer values than the others has more weight for each.
     """
-    parts = []
-    for side in zip(*pairs, strict=True):
-        iterations: dict[int, list[float]] = {}
-        for series in side:
-            for place, value in zip(series.places or count(), _of_mean(series), strict=False):
-                iterations.setdefault(place, []).append(value)
-        parts.append([fmean(found) for row in iterations.values() if (found := [one for one in row if isfinite(one)])])
-    rate = pairs[0][0].is_rate
-    # Of rates the parts are of times.
-    base, new = parts[::-1] if rate else parts
-    one = Sample(base, new, higher=False, is_rate=False, is_share=False).compare(confidence)
-    return one["low"], one["high"]
+    paired = all(sample.paired for *_, sample in compared)
+    sides: list[list[dict[Hashable, float]]] = [[], []]
+    for series, other, sample in compared:
+        for side, own in zip(sides, units_of(series, other, bool(sample.paired)), strict=True):
+            side.append(dict(zip(own, part(series, list(own.values())), strict=True)))
+    found = []
+    for side in sides:
+        units = dict.fromkeys(unit for own in side for unit in own)
+        weights = [len(units) / len(own) / len(side) for own in side]
+        found.append(
+            [fsum(own.get(unit, 0.0) * weight for own, weight in zip(side, weights, strict=True)) for unit in units]
+        )
+    return found[0], found[1], paired
 
 
-def _of_mean(series: Series) -> list[float]:
-    """Give values by their mean; of a rate, the times that they stand for by theirs."""
-    values = [1 / value for value in series.values()] if series.is_rate else series.values()
-    mean = fmean(value for value in values if isfinite(value))
-    return [value / mean for value in values]
+def _part_of_mean(series: Series, values: list[float]) -> list[float]:
+    """Give how far values are from their mean, in shares of it; of rates, the times that they stand for."""
+    if not varies(values):
+        return [0.0] * len(values)
+    sign = -1 if series.is_rate else 1
+    values = [1 / value for value in values] if series.is_rate else values
+    mean = fmean(values)
+    return [sign * (value / mean - 1) for value in values]
+
+
+def _from_mean(_: Series, values: list[float]) -> list[float]:
+    """Give how far values are from their mean."""
+    mean = fmean(values)
+    return [value - mean for value in values]
 
 
 def _joined(values: Sequence[float], below: Sequence[float], above: Sequence[float]) -> tuple[float, float, float]:
@@ -285,7 +304,7 @@ class _Rows:
         if series.unit in SHARES:
             shown = _shares(runs, self.confidence)
         else:
-            shown = self._cells(overall(runs, self.confidence), series.higher)
+            shown = self._cells(overall(runs, self.confidence), series.higher or not series.directed)
         for column, run in enumerate(runs[1:], 1):
             if not run.series:
                 continue
@@ -390,11 +409,14 @@ def _shares(runs: Sequence[Run], confidence: float) -> list[Cell | None]:
     found: list[Cell | None] = [Cell(fmean(means), text=f"{fmean(means):.2f}%") if means else None]
     for run in runs[1:]:
         pairs = [(one, other) for label, one in base.series.items() if (other := run.series.get(label)) is not None]
-        cells = []
+        cells: list[tuple[Cell, Sample]] = []
+        compared: list[tuple[Series, Series, Sample]] = []
         for one, other in pairs:
             cell, sample = Cell(_mean(other)), sample_of(one, other)
             compare_cells(cell, Cell(_mean(one)), sample, confidence)
-            cells += [(cell, sample)] if cell.change is not None else []
+            if cell.change is not None:
+                cells.append((cell, sample))
+                compared.append((one, other, sample))
         if not cells:
             found.append(None)
             continue
@@ -404,6 +426,10 @@ def _shares(runs: Sequence[Run], confidence: float) -> list[Cell | None]:
             for ends in ([cell.points_low for cell, _ in cells], [cell.points_high for cell, _ in cells])
         )
         middle, low, high = _joined(changes, below, above)
+        if len(cells) > 1 and isfinite(high - low):
+            base_units, new_units, paired = _together(compared, _from_mean)
+            far, near, _ = apart(base_units, new_units, paired, confidence)
+            low, high = min(low, middle + far), max(high, middle + near)
         judged = certainty(
             low,
             high,
@@ -434,7 +460,9 @@ def _cell(column: int, found: tuple[float, float, float], higher: bool, overview
         return Cell(ratio, ratio=ratio)
     cell = Cell(ratio, ratio=ratio, change=100 * (ratio - 1 if higher else 1 - ratio))
     # Runs without variation have no interval, and not one of no width.
-    judged = certainty(low, high, n=2, varies=low != high, null=1.0, value=ratio)
+    judged = certainty(
+        low, high, n=2, varies=low != high and not max(abs(ratio - 1), high - low) <= EQUAL, null=1.0, value=ratio
+    )
     cell.ratio_low, cell.ratio_high, cell.certain, cell.significant = (
         judged.low,
         judged.high,

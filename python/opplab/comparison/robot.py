@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from opplab.comparison.method import change_of
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
 from opplab.formats import kernel_robot
@@ -176,10 +177,17 @@ def _note(cells: Sequence[Cell | None], line: int, wrong: Mapping[tuple[int, int
 
 def _shares(failure: Failure) -> list[Cell | None]:
     """Runs that failed in percent, printed as the robot prints them."""
-    return [
-        Cell(100 * fails / runs, text=f"{fails or ''}:{runs}", change_text=change or None) if runs else None
-        for (fails, runs), change in zip(failure.runs, failure.changes, strict=True)
-    ]
+    base, *_ = shares = [100 * fails / runs if runs else None for fails, runs in failure.runs]
+    cells: list[Cell | None] = []
+    for at, (share, (fails, runs), change) in enumerate(zip(shares, failure.runs, failure.changes, strict=True)):
+        if share is None:
+            cells.append(None)
+            continue
+        cell = Cell(share, text=f"{fails or ''}:{runs}", change_text=change or None)
+        if at and base is not None:
+            cell.change, cell.in_points = change_of(base, share, higher=False, unit="%")
+        cells.append(cell)
+    return cells
 
 
 def _cell(entry: Entry, base: Entry | None, better: str) -> Cell:

@@ -29,7 +29,7 @@ from opplab.files import check_size
 from opplab.metrics import answers, is_answer, of_models
 from opplab.mmtests import benchmarks_of, find, is_run, read_monitor, read_run, runs_of
 from opplab.mmtests.problems import UnknownName
-from opplab.mmtests.statistics import amean, hmean
+from opplab.mmtests.statistics import amean
 from opplab.report.start import FIRST_IDLE, cold_waits, in_first_idle
 from opplab.runs import IN_JOULES, IN_SECONDS, IN_WATTS, Problem, Run, Series, Watts
 from opplab.simulation.power import is_of_power
@@ -159,6 +159,8 @@ class Tree(Source):
 
     def per_watt(self, run: Run) -> Run:
         """Mean of each of several iterations, by the mean of its PkgWatt."""
+        from opplab.comparison.method import mean_of
+
         found = Run(run.name, run.benchmark)
         found.together = True
         if run.name not in self._places:
@@ -167,7 +169,7 @@ class Tree(Source):
         by_place = dict(_by_iteration(power)) if power is not None else {}
         for label, one in run.series.items():
             values = {
-                at: hmean(own) / watts if one.higher else amean(own) * watts
+                at: mean_of(own, one.is_rate) / watts if one.higher else mean_of(own, is_rate=False) * watts
                 for at, own in zip(one.places, one.iterations, strict=True)
                 if (watts := by_place.get(at))
             }

@@ -37,7 +37,6 @@ KNOWN = {
     "cores' joules": ["cor_j", "cores_j"],
     "time": ["t", "time_s", "seconds", "time_of_day_seconds", "time_ms", "time_us", "time_ns", "time"],
     "energy": ["energy_j", "energy_uj", "energy_mj"],
-    "interval": ["usec"],
 }  # fmt: skip
 """Exact names of columns by quantity, the more telling first; other names are known by their words."""
 
@@ -62,7 +61,7 @@ _PLACES = {"cpu", "cluster", "cluster_name", "core_type", "domain", "policy", "r
 """Columns that name a part of the machine, of whose rows none stands for the whole."""
 _WHOLE = {"", "-", "all", "system", "total", "sum", "whole", "summary"}
 _NOTHING = {"", "-", "--", "nan", "na", "n/a", "none", "null", "."}
-_LINE_OF_SECONDS = re.compile(r"^\s*(\d+(?:\.\d+)?) sec\s*$")
+_LINE_OF_SECONDS = re.compile(r"^\s*(?:Measurement interval: )?(\d+(?:\.\d+)?) sec(?:onds)?\s*$")
 
 
 @dataclass(frozen=True)
@@ -121,8 +120,6 @@ def _unit(words: list[str]) -> str | None:
 
 
 def _factor(exact: str, words: list[str], quantity: str) -> float:
-    if exact == "usec":
-        return 1e-6
     units = {"clock": _HZ, "time": _SECONDS, "energy": _JOULES}.get(quantity, _WATTS)
     return next((units[word] for word in reversed(words) if word in units), 1.0)
 
@@ -159,7 +156,7 @@ class Table:
     """The column that each quantity is from, as `KNOWN` writes names."""
     columns: dict[str, Column]
     seconds: Floats
-    """Each row's length by the log (turbostat's line ``10.0 sec``); not a number where it has none."""
+    """Each row's length by the log (turbostat's line ``10.0 sec``, or its measurement interval); else not a number."""
     by_package: list[list[float]] = field(default_factory=list)
     """Loads of the single packages in each row, where the table has rows of them."""
     by_cpu: list[dict[int, float]] = field(default_factory=list)
@@ -186,7 +183,7 @@ def _head(line: str) -> tuple[str | None, list[str]] | None:
             continue
         names = _split(line.lstrip("#") if mark else line, mark)
         quantities = {column.quantity for column in map(known_column, names) if column is not None}
-        if len(quantities - {"asleep", "interval"}) >= 2 and not any(_is_number(name) for name in names):
+        if len(quantities - {"asleep"}) >= 2 and not any(_is_number(name) for name in names):
             return mark, names
     return None
 

@@ -253,8 +253,6 @@ def _joules_to_watts(table: Table, path: Path) -> None:
     rows, told = len(values["joules"]), table.seconds
     if np.all(np.isfinite(told)):
         seconds = told
-    elif "interval" in values:
-        seconds = values["interval"]
     elif "time" in values and rows > 1:
         gaps = np.diff(values["time"])
         seconds = np.concatenate([[np.median(gaps)], gaps])
@@ -278,6 +276,8 @@ def _counter_to_watts(table: Table) -> None:
     watts[watts < 0] = np.nan
     for name in values:
         values[name] = values[name][1:]
+    # Rows of the single CPUs belong to the intervals, too.
+    table.by_package, table.by_cpu, table.ghz_by_cpu = table.by_package[1:], table.by_cpu[1:], table.ghz_by_cpu[1:]
     values["watts"], table.names["watts"] = watts, "watts"
 
 

@@ -10,7 +10,7 @@ from opplab.runs import Run, Series
 _HEAD = re.compile(r"Running in (process|thread|threaded) mode with (\d+) groups")
 _WORK = re.compile(r"Each sender will pass (\d+ messages of \d+ bytes)")
 _TASKS = re.compile(r"\(== (\d+ tasks)\)")
-_TIME = re.compile(r"^(?:Total time|Time): *([0-9.]+)")
+_TIME = re.compile(r"^(?:Total time|Time): *(\S+)")
 
 
 def sniff(head: str, name: str) -> bool:
@@ -33,11 +33,13 @@ def read(text: str, name: str, problem: Callable[..., None]) -> list[Run]:
             said.append(work[1])
         found = _TIME.match(line)
         if found:
-            label = f"time-{groups}"
-            series = run.series.setdefault(label, Series(label, "time", groups, "seconds"))
             try:
-                series.iterations.append([float(found[1])])
-                series.add_work(", ".join(said))
+                value = float(found[1])
             except ValueError:
                 problem(f"no number in {line!r}", number)
+                continue
+            label = f"time-{groups}"
+            series = run.series.setdefault(label, Series(label, "time", groups, "seconds"))
+            series.iterations.append([value])
+            series.add_work(", ".join(said))
     return [run] if run.series else []

@@ -13,9 +13,9 @@ _A_SECOND = {"sec": 1, "msec": 1_000, "usec": 1_000_000}
 _WORK = re.compile(r"^# (?:Executed (.*)|(\d+ (?:sender|groups) .*))")
 _LINES = (
     # pattern, metric, unit, higher is better
-    (re.compile(r"^\s*Total time: *([0-9.]+)(?: \[(sec|msec|usec)\])?"), "time", "seconds", False),
-    (re.compile(r"^\s*([0-9.]+) usecs/op"), "usecs/op", "usec", False),
-    (re.compile(r"^\s*([0-9][0-9,]*) ops/sec"), "ops/sec", "ops/sec", True),
+    (re.compile(r"^\s*Total time: *(\S+)(?: \[(sec|msec|usec)\])?"), "time", "seconds", False),
+    (re.compile(r"^\s*(\S+) usecs/op"), "usecs/op", "usec", False),
+    (re.compile(r"^\s*(\S+) ops/sec"), "ops/sec", "ops/sec", True),
 )
 
 
@@ -31,7 +31,7 @@ def read(text: str, name: str, problem: Callable[..., None]) -> list[Run]:
     groups = ""
     done: list[str] = []
     said: list[str] = []
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines(), 1):
         head = _HEAD.match(line)
         if head:
             run = runs.setdefault(head[1], Run(name, f"perf-{head[1]}"))
@@ -47,9 +47,14 @@ def read(text: str, name: str, problem: Callable[..., None]) -> list[Run]:
         for pattern, metric, unit, higher in _LINES:
             found = pattern.match(line)
             if found:
+                try:
+                    # Counts may be in groups of three digits; a comma elsewhere is that of another language's decimals.
+                    value = float(found[1].replace(",", "") if metric == "ops/sec" else found[1])
+                except ValueError:
+                    problem(f"no number in {line.strip()!r}", number)
+                    continue
                 label = f"{metric}-{groups}" if groups else metric
                 series = run.series.setdefault(label, Series(label, metric, groups, unit, higher))
-                value = float(found[1].replace(",", ""))
                 series.iterations.append([value / _A_SECOND[found[2] or "sec"] if metric == "time" else value])
                 # Times by operation are of any number of them.
                 series.add_work(", ".join([*said, *(done if metric == "time" else [])]))

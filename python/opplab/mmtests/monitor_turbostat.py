@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _SHOWN = _compile(r"CPU%c[0-9]|C[0-9]%|C[0-9][A-Z]*%")
 _NAMES = frozenset(("CorWatt", "PkgWatt", "%Busy", "POLL%", "Busy%", "Avg_MHz"))
+_PLACES = frozenset(("Package", "Node", "Die", "Core", "CPU"))
 _HEADER = _compile(r"\s+Core\s+CPU|\s+CPU\s+Avg_MHz")
 
 UNITS = {"CorWatt": "W", "PkgWatt": "W", "Avg_MHz": "MHz", "": "percent"}
@@ -28,18 +29,20 @@ UNITS = {"CorWatt": "W", "PkgWatt": "W", "Avg_MHz": "MHz", "": "percent"}
 def parse(logs: Logs, name: str, benchmark: str) -> Iterator[Row]:
     """Rows of the summary lines, columns in alphabetical order."""
     columns = None
+    place = found = 0
     for line in logs.lines(name):
         words = line.split()
         if columns is None:
             if _HEADER.search(line):
+                # Of the whole machine the first of these is `-`; times may stand before it.
+                place = next((at for at, word in enumerate(words) if word in _PLACES), 0)
                 columns = sorted(
                     (word, index) for index, word in enumerate(words) if word in _NAMES or _SHOWN.search(word)
                 )
             continue
-        stamped = len(words) > 3 and words[3] == "--"
-        at = 4 if stamped else 0
-        if len(words) <= at or words[at] != "-":
+        if len(words) <= place or words[place] != "-":
             continue
+        found += 1
         for heading, index in columns:
             value = None
             if index < len(words):
@@ -48,5 +51,6 @@ def parse(logs: Logs, name: str, benchmark: str) -> Iterator[Row]:
                 except ValueError:
                     value = None
             yield heading, "_", "_", value, False
-    if columns is None and logs.sound(name):
-        logs.skip(name, "no header line of turbostat" if name in logs.files else "missing")
+    if not found and logs.sound(name):
+        what = "no header line of turbostat" if columns is None else "no line of the whole machine"
+        logs.skip(name, what if name in logs.files else "missing")

@@ -271,7 +271,7 @@ def lines(
 
 @dataclass
 class Change:
-    """A change in percent with its interval; `clear` if that excludes zero, `hollow` if it was published.
+    """A change in its unit with its interval; `clear` if that excludes zero, `hollow` if it was published.
 
     `words` are a pointer's, where it is another value than a change.
     """
@@ -284,6 +284,7 @@ class Change:
     clear: bool
     hollow: bool = False
     words: str = ""
+    unit: str = "%"
 
 
 def _reach(values: Sequence[float], ends: Sequence[float] = ()) -> float:
@@ -357,7 +358,8 @@ def changes(
 
 
 def _change(one: Change, name: str, at: Callable[[float], float], axis: tuple[float, float], y: float) -> str:
-    words = one.words or f"{one.label}, {name}: {change_text(one.value, one.low, one.high, digits=2)}"
+    change = "from 0" if math.isinf(one.value) else change_text(one.value, one.low, one.high, one.unit, 2)
+    words = one.words or f"{one.label}, {name}: {change}"
     marks = []
     if one.low is not None and one.high is not None:
         marks.append(element("line", x1=at(one.low), x2=at(one.high), y1=y, y2=y, class_="whisker"))
@@ -370,7 +372,7 @@ def _change(one: Change, name: str, at: Callable[[float], float], axis: tuple[fl
     if beyond:
         arrow = f"M{x:.1f} {y - 4:.1f}L{x + 6 * beyond:.1f} {y:.1f}L{x:.1f} {y + 4:.1f}Z"
         marks.append(element("path", d=arrow, class_="box"))
-        number = change_text(one.value, digits=0) if math.isfinite(one.value) else "from 0"
+        number = change if math.isinf(one.value) else change_text(one.value, unit=one.unit, digits=0)
         marks.append(text(x - 6 * beyond, y + 3.5, number, "end" if beyond > 0 else "start", "tiny"))
     elif one.hollow:
         marks.append(element("circle", cx=x, cy=y, r=4, class_="hollow"))

@@ -92,7 +92,7 @@ class ComparisonReport:
             ],
             version=_opplab.__version__,
             percent=f"{100 * self.confidence:g} %",
-            findings=[line for one in self.benchmarks for line in _findings(one, several)],
+            findings=[line for one in self.benchmarks for line in _findings(one, several, self.confidence)],
             variants=list(classes.items()),
             baseline=self.names[0],
             sections=[
@@ -110,6 +110,7 @@ class ComparisonReport:
             columns=_COLUMNS,
             rows=[row for one in self.benchmarks for row in _rows(one, self.names)],
             methods=_methods(self.benchmarks),
+            notes=[f"{one.name}: {note}" if several else note for one in self.benchmarks for note in one.table.notes],
             problems=list(dict.fromkeys(map(str, self.problems))),
         )
 
@@ -150,7 +151,7 @@ def report(
     >>> page.to_html().count("<svg")
     14
     """
-    from opplab.comparison.compare import NothingThere, load_runs, order_runs
+    from opplab.comparison.compare import NothingThere, load_runs, of_values, order_runs
 
     places = by_machine(source)
     known = list(dict.fromkeys(name for _, place in places for name in place.runs()))
@@ -179,6 +180,7 @@ def report(
                 shown.append(kept if kept.series else run)
             table = compare_runs(shown, confidence=confidence)
             table.machine = machine
+            table.notes += [*place.assumed, *of_values(table, place, names, [])]
             chosen = metric or wanted or place.default_metric(name, view)
             there = [run for run in names if run in place.runs()]
             main = [place.load(run, name, chosen, view) if run in there else Run(run, name) for run in names]
@@ -249,9 +251,9 @@ def _value_panels(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, st
         if not drawn:
             continue
         unit = operations[0].unit
-        sense = "higher is better" if operations[0].higher else "lower is better"
+        sense = f", {side} is better" if (side := _sense_of(operations[0])) else ""
         y_label = f"{metric} ({unit})" if unit else metric
-        title = f"{one.name}: {metric or 'value'} by {label}, {sense}"
+        title = f"{one.name}: {metric or 'value'} by {label}{sense}"
         panels.append((title, svg.lines(title, drawn, label, y_label, names=names)))
     return panels
 
@@ -264,26 +266,32 @@ def _half(cell: Cell) -> float | None:
 
 def _changes(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
     """Changes of all operations with their intervals; pale where they are not clear."""
-    groups = []
-    points = []
+    pictures: dict[tuple[bool, bool], list[tuple[str, list[svg.Change]]]] = {}
     for row in one.table.rows:
-        own: list[svg.Change] = []
-        shares: list[svg.Change] = []
+        own: dict[bool, list[svg.Change]] = {}
         for run, cell in zip(one.runs[1:], row.cells[1:], strict=True):
             if cell is None or cell.change is None:
                 continue
             low, high = change_ends(cell) or (None, None)
-            found = svg.Change(run.name, classes[run.name], cell.change, low, high, bool(cell.significant))
-            (shares if cell.in_points else own).append(found)
-        groups += [(row.operation, own)] if own else []
-        points += [(row.operation, shares)] if shares else []
+            found = svg.Change(
+                run.name,
+                classes[run.name],
+                cell.change,
+                low,
+                high,
+                bool(cell.significant),
+                unit="pp" if cell.in_points else "%",
+            )
+            own.setdefault(cell.in_points, []).append(found)
+        for in_points, changes in own.items():
+            pictures.setdefault((not row.better, in_points), []).append((row.operation, changes))
     panels = []
-    for rows, unit, what in ((groups, "%", "change"), (points, "percentage points", "change in points")):
-        if not rows:
-            continue
+    for (is_plain, in_points), rows in sorted(pictures.items()):
+        unit, what = ("percentage points", "change in points") if in_points else ("%", "change")
         left_out = f"; the first {_MOST_ROWS} of {len(rows)}" if len(rows) > _MOST_ROWS else ""
-        title = f"{one.name}: {what} against {one.runs[0].name}{left_out}"
-        label = f"better by, {unit} (pale: not clear)"
+        neither = ", neither more nor less is better" if is_plain else ""
+        title = f"{one.name}: {what} against {one.runs[0].name}{neither}{left_out}"
+        label = f"{'more' if is_plain else 'better'} by, {unit} (pale: not clear)"
         panels.append((title, svg.changes(title, rows[:_MOST_ROWS], label)))
     return panels
 
@@ -413,7 +421,7 @@ def _rows(one: Benchmark, names: Sequence[str]) -> list[list[dict[str, str]]]:
             low, high = cell.ratio_low, cell.ratio_high
             known = low is not None and high is not None and math.isfinite(high - low)
             span = f"{low:.3f} to {high:.3f}" if known else "\u2013"
-            good = "" if not cell.significant else "good" if (cell.change or 0) > 0 else "bad"
+            good = "" if not (cell.significant and row.better) else "good" if (cell.change or 0) > 0 else "bad"
             change = _cell(cell.change, "+.2f", good)
             if cell.in_points and cell.points_low is not None:
                 low, high, known = cell.points_low, cell.points_high, True
@@ -443,24 +451,26 @@ def _rows(one: Benchmark, names: Sequence[str]) -> list[list[dict[str, str]]]:
     return out
 
 
-def _findings(one: Benchmark, several: bool) -> list[str]:
+def _findings(one: Benchmark, several: bool, confidence: float) -> list[str]:
     """Describe in a sentence a run what the comparison comes to."""
     out = []
-    for column, (ratio, low, high) in enumerate(overall(one.main)):
+    judged = [row for row in one.table.rows if row.better]
+    for column, (ratio, low, high) in enumerate(overall(one.main, confidence)):
         if column == 0:
             continue
-        cells = [row.cells[column] for row in one.table.rows]
-        better = sum(bool(cell and cell.significant and (cell.change or 0) > 0) for cell in cells)
-        worse = sum(bool(cell and cell.significant and (cell.change or 0) < 0) for cell in cells)
+        clear = [cell.change or 0 for row in judged if (cell := row.cells[column]) and cell.significant]
+        better, worse = sum(change > 0 for change in clear), sum(change < 0 for change in clear)
         text = f"{one.name}: " if several else ""
         name = one.runs[column].name
-        text += f"{name} is clearly better in {better} and worse in {worse} of {len(cells)} operations"
+        text += f"{name} is clearly better in {better} and worse in {worse} of {len(judged)} operations"
+        if beside := len(one.table.rows) - len(judged):
+            text += f" ({beside} more without a better side)"
         units = {series.unit for series in one.main[0].series.values()}
         metrics = list(dict.fromkeys(series.metric for series in one.main[0].series.values()))
         if math.isfinite(ratio) and len(units) == 1:
-            (sense, *mixed) = {"higher" if each.higher else "lower" for each in one.main[0].series.values()}
+            (sense, *mixed) = {_sense_of(each) for each in one.main[0].series.values()}
             what = f" in {metrics[0]}" if len(metrics) == 1 and metrics[0] else ""
-            what += "" if mixed else f" ({sense} is better)"
+            what += "" if mixed or not sense else f" ({sense} is better)"
             text += f"; the geometric mean of its ratios to {one.runs[0].name}{what} is {ratio:.3f}"
             # Runs of one iteration, or without variation, have no interval, and not one of no width.
             text += f" [{low:.3f}, {high:.3f}]" if low < high else ""
@@ -473,6 +483,11 @@ def _findings(one: Benchmark, several: bool) -> list[str]:
             text += f", of unlike work ({one.apart[column]})" if one.apart[column] else ""
         out.append(text + ".")
     return out
+
+
+def _sense_of(series: Series) -> str:
+    """Give the better side; empty where there is none."""
+    return ("higher" if series.higher else "lower") if series.directed else ""
 
 
 def _methods(benchmarks: Sequence[Benchmark]) -> list[str]:
