@@ -52,6 +52,32 @@ def compared(load: Path) -> tuple[Path, str]:
     return folder, run("run", str(load), "-m", "juno-r2", *words, "-o", str(folder)).stdout
 
 
+def test_a_load_beside_a_benchmark_has_what_it_has_alone(tmp_path: Path) -> None:
+    """Goal: in an answer with benchmarks, too, what a load misses stands in its columns and in the sentence."""
+    task = {"instance": 3, "loop": -1, "run": 9000, "timer": {"ref": "unique", "period": 16000}}
+    (tmp_path / "busy.json").write_text(json.dumps({"tasks": {"a": task}}))
+    head = 'format = 1\nname = "mix"\nabout = "mix"\nmachine = "skylake-8x-uma"\nbaseline = "performance"\n'
+    head += 'seed = 1\niterations = 2\nduration = "500ms"\n'
+    policies = '[[policy]]\nlabel = "performance"\ngovernor = "performance"\n'
+    policies += '[[policy]]\nlabel = "slow"\ngovernor = "performance"\nmax_perf_pct = 20\n'
+    busy = '[[workload]]\nlabel = "busy"\nrtapp = "busy.json"\n'
+    answers = {}
+    for name, workloads in {"alone": busy, "mix": busy + '[[workload]]\nbenchmark = "hackbench"\nloops = 5\n'}.items():
+        (tmp_path / f"{name}.toml").write_text(head + policies + workloads)
+        experiment = opplab.Experiment.load(tmp_path / f"{name}.toml")
+        answers[name] = answer_of(experiment, experiment.run())
+    rows = {name: [row for row in one.rows() if row["workload"] == "busy"] for name, one in answers.items()}
+    assert rows["alone"] == rows["mix"]
+    assert {"missed_activations", "response_p99"} <= {row["metric"] for row in rows["mix"]}
+    for one in answers.values():
+        assert "slow misses 100 % of its activations (performance 0 %)" in one.finding
+    ours = {row["metric"] for row in answers["mix"].rows() if row["workload"] == "hackbench"}
+    assert "elapsed" in ours
+    assert not ours & {"missed_activations", "work_done", "response_p99", "rate"}
+    table = answers["mix"].tables()[0]
+    assert [row["response p50/p99, ms"] == "" for row in table] == [row["workload"] == "hackbench" for row in table]
+
+
 def test_clear_changes_of_lines_that_are_left_out_are_counted(load: Path, tmp_path: Path) -> None:
     """Of 14 lines 2 are left out; what is clear in them is held against the rows for programs."""
     machines = [word for name in ("juno-r2", "pixel6") for word in ("-m", name)]

@@ -246,7 +246,7 @@ class Answer(Block):
                 if set(pair) <= set(self.units):
                     unit = scales[pair[0], self.units[pair[0]][0]][1]
                     p50, p99 = (row.pop(_head(name, unit, "")) for name in pair)
-                    row[f"{title} p50/p99, {unit}"] = f"{p50}/{p99}"
+                    row[f"{title} p50/p99, {unit}"] = f"{p50}/{p99}" if p50 or p99 else ""
             first.append(row)
             if one.base:
                 changes = {title_of(metric): change.words for metric, change in one.changes.items() if metric in told}
@@ -418,6 +418,8 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
         changes: dict[str, Change] = {}
         for metric in columns:
             if metric in about.values() and metric != about.get(point[1]):
+                continue
+            if metric in _OF_PLAIN and about.get(point[1]):
                 continue
             known = {seed: run[metric] for seed, run in runs.items() if run.get(metric) is not None}
             if metric == "rate" and not known:
@@ -597,25 +599,29 @@ def _cases(
 
 def _columns(units: Mapping[str, tuple[str, str]], cases: Mapping[tuple[Point, str], Values]) -> list[str]:
     """Choose the metrics that the question is about."""
-    known = {
-        metric for runs in cases.values() for run in runs.values() for metric, value in run.items() if value is not None
-    }
-    deadlines = any(run.get("activations") for runs in cases.values() for run in runs.values())
+    every_run = [run for runs in cases.values() for run in runs.values()]
+    known = {metric for run in every_run for metric, value in run.items() if value is not None}
     own = metrics.answers(units)
     # Frames of a GPU stand beside what the CPUs' tasks do, not in its place.
     benchmark = [metric for metric in own if not metric.startswith(metrics.FRAMES)]
     # Of runs that were cut the rate is known.
-    every_run = [run for runs in cases.values() for run in runs.values()]
     cut = any(run.get(metric, "") is None for metric in benchmark for run in every_run)
-    wanted = [*own, *(["rate"] if cut or not benchmark else []), "energy", "power", ENERGY_PER_WORK]
-    if deadlines and not benchmark:
+    # Programs without a metric of their own, which may stand beside benchmarks.
+    plain = [run for run in every_run if not any(metric in run for metric in benchmark)]
+    rate = ["rate"] if cut or any(run.get("rate") for run in plain) else []
+    wanted = [*own, *rate, "energy", "power", ENERGY_PER_WORK]
+    if any(run.get("activations") for run in plain):
         # The time from a timer to the end of the work holds the wake-up, and is what the deadline is about.
-        lost = any(run.get("lost_resumes") for runs in cases.values() for run in runs.values())
+        lost = any(run.get("lost_resumes") for run in plain)
         wanted += ["missed_activations", *(["lost_resumes"] if lost else []), *PAIRS["response"]]
-    elif not benchmark:
-        waits = any(run.get(PAIRS["latency"][1]) for runs in cases.values() for run in runs.values())
+    elif plain:
+        waits = any(run.get(PAIRS["latency"][1]) for run in plain)
         wanted += ["work_done", *(PAIRS["latency"] if waits else ())]
     return [metric for metric in wanted if metric in known]
+
+
+_OF_PLAIN = ("missed_activations", "lost_resumes", "work_done", *(name for pair in PAIRS.values() for name in pair))
+"""Columns of programs without a metric of their own."""
 
 
 def is_compared(metric: str, unit: str, better: str) -> bool:
