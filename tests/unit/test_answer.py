@@ -612,6 +612,29 @@ def test_a_benchmark_has_the_interval_of_both_parts_in_its_energy_by_work(tmp_pa
     assert found["energy_per_work"]["low_percent"] == pytest.approx(sure["energy_per_work"]["low"], abs=1e-3)
 
 
+def test_values_of_one_policy_have_their_unit_in_all_forms_of_how_sure(load: Path, tmp_path: Path) -> None:
+    """Joules and watts of draws are no percent; terminal, page and file hold the same numbers."""
+    words = ("--seconds", "0.4", "--iterations", "2", "--uncertainty", "40", "-o", str(tmp_path / "out"))
+    shown = run("run", str(load), "-m", "juno-r2", *words).stdout
+    assert "how sure (95 % intervals of 40 draws)" in shown
+    whole = json.loads((tmp_path / "out" / "uncertainty.json").read_text())
+    rows = {row["metric"]: row for row in (*whole["changes"], *whole["values"])}
+    assert {name: row["unit"] for name, row in rows.items()} == {"energy": "J", "power": "W"}
+    page = html.unescape((tmp_path / "out" / "report.html").read_text())
+    for name, row in rows.items():
+        value, low, high = (f"{row[key]:.4g} {row['unit']}" for key in ("value", "low", "high"))
+        assert {*value.split(), *low.split(), *high.split()} <= {*shown.split()}, name
+        assert f"{low} to {high}" in page
+        # Power is energy by 0.4 s, at every draw.
+        assert rows["power"]["low"] == pytest.approx(rows["energy"]["low"] / 0.4, rel=1e-6)
+    energy = rows["energy"]
+    assert f"schedutil: {energy['value']:.4g} J, {energy['low']:.4g} J to {energy['high']:.4g} J" in page
+    assert "energy: value and how sure" in page
+    assert "Changes in percent" not in page
+    assert "change, %" not in page
+    assert "Intervals of the runs alone are Student's t" in page
+
+
 def test_each_variant_has_its_energy_and_power_with_an_interval(drawn: Path) -> None:
     shown = run("compare", str(drawn / "out"), "--uncertainty", "40").stdout
     table = shown.partition("energy and power of each variant")[2].partition("\n\n")[0]
@@ -621,6 +644,11 @@ def test_each_variant_has_its_energy_and_power_with_an_interval(drawn: Path) -> 
         found = re.findall(rf"([\d.]+) m?{unit} +([\d.]+) m?{unit} to ([\d.]+) m?{unit}", table)
         assert len(found) == len(policies), table
         assert all(float(low) <= float(value) <= float(high) for value, low, high in found)
+    page = (drawn / "out" / "report.html").read_text()
+    assert "Energy and power of each variant" in page
+    values = json.loads((drawn / "out" / "uncertainty.json").read_text())["values"]
+    assert len(values) == 2 * len(policies)
+    assert all(f"{row['low']:.4g} {row['unit']} to {row['high']:.4g} {row['unit']}" in page for row in values)
 
 
 def test_the_interval_of_missed_work_is_named_as_that_of_the_runs(drawn: Path) -> None:
