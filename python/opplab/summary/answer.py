@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from opplab import metrics, stats
-from opplab.certainty import Certainty, certainty, digits_of, quantile_draws, signed, unknown
+from opplab.certainty import ITERATIONS, Certainty, certainty, digits_of, quantile_draws, signed, unknown
 from opplab.comparison.method import apart
 from opplab.report.block import Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
@@ -1097,9 +1097,10 @@ def _assumed(
         every = {metric for one in lines for metric in one.changes} <= covered
         of = "" if every else f" of {', '.join(dict.fromkeys(line.metric for line in sure.lines))}"
         needed = quantile_draws(0.95)
-        enough = sure.number >= needed
-        intervals = (
-            f"intervals{of} cover runs and assumptions{but}" if enough else f"no intervals: these need {needed} draws"
-        )
-        step = "opplab machine show has the sources" if enough else f"--uncertainty {needed} is enough for intervals"
+        intervals = f"intervals{of} cover runs and assumptions{but}"
+        step = "opplab machine show has the sources"
+        if sure.number < needed:
+            intervals, step = f"no intervals: these need {needed} draws", f"--uncertainty {needed} is enough for them"
+        elif experiment.iterations < ITERATIONS:
+            intervals, step = f"no intervals: these need {ITERATIONS} iterations", f"--iterations {ITERATIONS} or more"
     return f"Assumed: {'; '.join(filter(None, (number, intervals, *notes))) or 'nothing is marked'}. Next: {step}."
