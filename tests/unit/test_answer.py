@@ -52,6 +52,27 @@ def compared(load: Path) -> tuple[Path, str]:
     return folder, run("run", str(load), "-m", "juno-r2", *words, "-o", str(folder)).stdout
 
 
+def test_the_next_step_of_a_file_that_compares_nothing_is_in_the_file(load: Path, tmp_path: Path) -> None:
+    """Goal: the step is one that the command takes: --vs cannot be combined with an experiment's file."""
+    head = (
+        'format = 1\nname = "one"\nabout = "one"\nmachine = "juno-r2"\nseed = 1\niterations = 2\nduration = "100ms"\n'
+    )
+    work = f'[[workload]]\nlabel = "load"\nrtapp = "{load.name}"\n'
+    first, second = '[[policy]]\nlabel = "a"\n', '[[policy]]\nlabel = "b"\ngovernor = "performance"\n'
+    steps = {
+        first: "Next: another [[policy]] and `baseline` in the experiment's file compare.",
+        first + second: "Next: `baseline` in the experiment's file compares.",
+    }
+    for number, (policies, step) in enumerate(steps.items()):
+        file = load.parent / f"one{number}.toml"
+        file.write_text(head + policies + work)
+        shown = run("run", str(file), "-o", str(tmp_path / str(number)), "--no-report").stdout
+        assert step in " ".join(shown.split())
+    file.write_text(head.replace("seed", 'baseline = "a"\nseed') + first + second + work)
+    done = run("run", str(file), "-o", str(tmp_path / "compared"), "--no-report")
+    assert "b: energy" in done.stdout
+
+
 def test_a_load_beside_a_benchmark_has_what_it_has_alone(tmp_path: Path) -> None:
     """Goal: in an answer with benchmarks, too, what a load misses stands in its columns and in the sentence."""
     task = {"instance": 3, "loop": -1, "run": 9000, "timer": {"ref": "unique", "period": 16000}}
@@ -283,6 +304,13 @@ def test_a_sweep_over_two_factors_has_a_heat_table(load: Path) -> None:
         assert all(f">{text}</td>" in made.html() for text in row.values())
     # One factor needs no matrix.
     assert not Answer(made.question, "", [one for one in made.lines if one.variant != "slow"], made.units).heats()
+
+
+def test_a_machine_without_a_gpu_has_no_frames_and_no_unknown_ones(load: Path, tmp_path: Path) -> None:
+    words = ("-m", "kaby-lake-i7-7500u-gpu", "-m", "juno-r2", "--seconds", "0.3", "-o", str(tmp_path / "out"))
+    answer = json.loads(run("run", str(load), *words, "--vs", "governor=performance", "--format", "json").stdout)
+    frames = {(row["machine"], row["metric"]) for row in answer["rows"] if row["metric"].startswith("frames:")}
+    assert frames == {("kaby-lake-i7-7500u-gpu", "frames:gpu")}
 
 
 def test_several_machines_are_asked_at_once(load: Path, tmp_path: Path) -> None:

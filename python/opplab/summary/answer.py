@@ -422,8 +422,8 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
             if metric in _OF_PLAIN and about.get(point[1]):
                 continue
             known = {seed: run[metric] for seed, run in runs.items() if run.get(metric) is not None}
-            if metric == "rate" and not known:
-                # Of what counts no work.
+            if (metric == "rate" or metric.startswith(metrics.FRAMES)) and not known:
+                # Of what counts no work, and of a machine without a GPU.
                 continue
             unit, better = units[metric]
             values[metric] = mean_of([float(one) for one in known.values()], better, unit) if known else None  # type: ignore[arg-type]
@@ -1066,6 +1066,16 @@ def _first_idle(policies: Mapping[str, Mapping[str, Any]], cases: Mapping[tuple[
     return in_first_idle(shares, {label: policy["idle_governor"] for label, policy in policies.items()})
 
 
+def _what_compares(experiment: Experiment) -> str:
+    """Give the step that makes an experiment compare something, where it compares nothing yet."""
+    if not experiment.is_of_options:
+        more = "" if len(experiment.policies) > 1 else "another [[policy]] and "
+        return f"{more}`baseline` in the experiment's file compare{'' if more else 's'}"
+    own = {case.file["policy"]["governor"] for case in _one_each(experiment)}
+    other = next((name for name in ("performance", "schedutil", "powersave") if name not in own), "userspace")
+    return f"--vs governor={other} compares"
+
+
 def _assumed(
     experiment: Experiment,
     lines: Sequence[Line],
@@ -1089,9 +1099,7 @@ def _assumed(
     but = f", not {MODELS_ERROR}" if any(work.get("metric") for work, *_ in workloads) else ""
     if sure is None:
         intervals = f"intervals cover the runs{but}" if experiment.pairs and experiment.iterations > 1 else ""
-        own = {case.file["policy"]["governor"] for case in _one_each(experiment)}
-        other = next((name for name in ("performance", "schedutil", "powersave") if name not in own), "userspace")
-        step = "--uncertainty 40 draws what is assumed" if experiment.pairs else f"--vs governor={other} compares"
+        step = "--uncertainty 40 draws what is assumed" if experiment.pairs else _what_compares(experiment)
     else:
         covered = {line.metric for line in (*sure.lines, *sure.beside)}
         every = {metric for one in lines for metric in one.changes} <= covered
