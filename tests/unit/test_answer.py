@@ -52,6 +52,53 @@ def compared(load: Path) -> tuple[Path, str]:
     return folder, run("run", str(load), "-m", "juno-r2", *words, "-o", str(folder)).stdout
 
 
+def test_the_next_step_of_a_file_that_compares_nothing_is_in_the_file(load: Path, tmp_path: Path) -> None:
+    """Goal: the step is one that the command takes: --vs cannot be combined with an experiment's file."""
+    head = (
+        'format = 1\nname = "one"\nabout = "one"\nmachine = "juno-r2"\nseed = 1\niterations = 2\nduration = "100ms"\n'
+    )
+    work = f'[[workload]]\nlabel = "load"\nrtapp = "{load.name}"\n'
+    first, second = '[[policy]]\nlabel = "a"\n', '[[policy]]\nlabel = "b"\ngovernor = "performance"\n'
+    steps = {
+        first: "Next: another [[policy]] and `baseline` in the experiment's file compare.",
+        first + second: "Next: `baseline` in the experiment's file compares.",
+    }
+    for number, (policies, step) in enumerate(steps.items()):
+        file = load.parent / f"one{number}.toml"
+        file.write_text(head + policies + work)
+        shown = run("run", str(file), "-o", str(tmp_path / str(number)), "--no-report").stdout
+        assert step in " ".join(shown.split())
+    file.write_text(head.replace("seed", 'baseline = "a"\nseed') + first + second + work)
+    done = run("run", str(file), "-o", str(tmp_path / "compared"), "--no-report")
+    assert "b: energy" in done.stdout
+
+
+def test_a_load_beside_a_benchmark_has_what_it_has_alone(tmp_path: Path) -> None:
+    """Goal: in an answer with benchmarks, too, what a load misses stands in its columns and in the sentence."""
+    task = {"instance": 3, "loop": -1, "run": 9000, "timer": {"ref": "unique", "period": 16000}}
+    (tmp_path / "busy.json").write_text(json.dumps({"tasks": {"a": task}}))
+    head = 'format = 1\nname = "mix"\nabout = "mix"\nmachine = "skylake-8x-uma"\nbaseline = "performance"\n'
+    head += 'seed = 1\niterations = 2\nduration = "500ms"\n'
+    policies = '[[policy]]\nlabel = "performance"\ngovernor = "performance"\n'
+    policies += '[[policy]]\nlabel = "slow"\ngovernor = "performance"\nmax_perf_pct = 20\n'
+    busy = '[[workload]]\nlabel = "busy"\nrtapp = "busy.json"\n'
+    answers = {}
+    for name, workloads in {"alone": busy, "mix": busy + '[[workload]]\nbenchmark = "hackbench"\nloops = 5\n'}.items():
+        (tmp_path / f"{name}.toml").write_text(head + policies + workloads)
+        experiment = opplab.Experiment.load(tmp_path / f"{name}.toml")
+        answers[name] = answer_of(experiment, experiment.run())
+    rows = {name: [row for row in one.rows() if row["workload"] == "busy"] for name, one in answers.items()}
+    assert rows["alone"] == rows["mix"]
+    assert {"missed_activations", "response_p99"} <= {row["metric"] for row in rows["mix"]}
+    for one in answers.values():
+        assert "slow misses 100 % of its activations (performance 0 %)" in one.finding
+    ours = {row["metric"] for row in answers["mix"].rows() if row["workload"] == "hackbench"}
+    assert "elapsed" in ours
+    assert not ours & {"missed_activations", "work_done", "response_p99", "rate"}
+    table = answers["mix"].tables()[0]
+    assert [row["response p50/p99, ms"] == "" for row in table] == [row["workload"] == "hackbench" for row in table]
+
+
 def test_clear_changes_of_lines_that_are_left_out_are_counted(load: Path, tmp_path: Path) -> None:
     """Of 14 lines 2 are left out; what is clear in them is held against the rows for programs."""
     machines = [word for name in ("juno-r2", "pixel6") for word in ("-m", name)]
@@ -257,6 +304,13 @@ def test_a_sweep_over_two_factors_has_a_heat_table(load: Path) -> None:
         assert all(f">{text}</td>" in made.html() for text in row.values())
     # One factor needs no matrix.
     assert not Answer(made.question, "", [one for one in made.lines if one.variant != "slow"], made.units).heats()
+
+
+def test_a_machine_without_a_gpu_has_no_frames_and_no_unknown_ones(load: Path, tmp_path: Path) -> None:
+    words = ("-m", "kaby-lake-i7-7500u-gpu", "-m", "juno-r2", "--seconds", "0.3", "-o", str(tmp_path / "out"))
+    answer = json.loads(run("run", str(load), *words, "--vs", "governor=performance", "--format", "json").stdout)
+    frames = {(row["machine"], row["metric"]) for row in answer["rows"] if row["metric"].startswith("frames:")}
+    assert frames == {("kaby-lake-i7-7500u-gpu", "frames:gpu")}
 
 
 def test_several_machines_are_asked_at_once(load: Path, tmp_path: Path) -> None:
@@ -586,6 +640,29 @@ def test_a_benchmark_has_the_interval_of_both_parts_in_its_energy_by_work(tmp_pa
     assert found["energy_per_work"]["low_percent"] == pytest.approx(sure["energy_per_work"]["low"], abs=1e-3)
 
 
+def test_values_of_one_policy_have_their_unit_in_all_forms_of_how_sure(load: Path, tmp_path: Path) -> None:
+    """Joules and watts of draws are no percent; terminal, page and file hold the same numbers."""
+    words = ("--seconds", "0.4", "--iterations", "2", "--uncertainty", "40", "-o", str(tmp_path / "out"))
+    shown = run("run", str(load), "-m", "juno-r2", *words).stdout
+    assert "how sure (95 % intervals of 40 draws)" in shown
+    whole = json.loads((tmp_path / "out" / "uncertainty.json").read_text())
+    rows = {row["metric"]: row for row in (*whole["changes"], *whole["values"])}
+    assert {name: row["unit"] for name, row in rows.items()} == {"energy": "J", "power": "W"}
+    page = html.unescape((tmp_path / "out" / "report.html").read_text())
+    for name, row in rows.items():
+        value, low, high = (f"{row[key]:.4g} {row['unit']}" for key in ("value", "low", "high"))
+        assert {*value.split(), *low.split(), *high.split()} <= {*shown.split()}, name
+        assert f"{low} to {high}" in page
+        # Power is energy by 0.4 s, at every draw.
+        assert rows["power"]["low"] == pytest.approx(rows["energy"]["low"] / 0.4, rel=1e-6)
+    energy = rows["energy"]
+    assert f"schedutil: {energy['value']:.4g} J, {energy['low']:.4g} J to {energy['high']:.4g} J" in page
+    assert "energy: value and how sure" in page
+    assert "Changes in percent" not in page
+    assert "change, %" not in page
+    assert "Intervals of the runs alone are Student's t" in page
+
+
 def test_each_variant_has_its_energy_and_power_with_an_interval(drawn: Path) -> None:
     shown = run("compare", str(drawn / "out"), "--uncertainty", "40").stdout
     table = shown.partition("energy and power of each variant")[2].partition("\n\n")[0]
@@ -595,6 +672,11 @@ def test_each_variant_has_its_energy_and_power_with_an_interval(drawn: Path) -> 
         found = re.findall(rf"([\d.]+) m?{unit} +([\d.]+) m?{unit} to ([\d.]+) m?{unit}", table)
         assert len(found) == len(policies), table
         assert all(float(low) <= float(value) <= float(high) for value, low, high in found)
+    page = (drawn / "out" / "report.html").read_text()
+    assert "Energy and power of each variant" in page
+    values = json.loads((drawn / "out" / "uncertainty.json").read_text())["values"]
+    assert len(values) == 2 * len(policies)
+    assert all(f"{row['low']:.4g} {row['unit']} to {row['high']:.4g} {row['unit']}" in page for row in values)
 
 
 def test_the_interval_of_missed_work_is_named_as_that_of_the_runs(drawn: Path) -> None:

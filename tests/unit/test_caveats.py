@@ -328,17 +328,32 @@ def test_clusters_without_power_are_named_and_no_joules_are_judged(load: Path, t
 
 
 def test_a_clock_that_light_work_never_lowers_is_named(tmp_path: Path) -> None:
-    """schedutil keeps the clock of the first milliseconds under short writes: a boost for I/O then changes nothing."""
+    """schedutil keeps the clock of the first milliseconds under short writes, unless a boost asks for a high one."""
     words = ["run", "sqlite", "-m", "kaby-lake-i7-7500u", "--power", "generic", "--driver", "intel_cpufreq"]
     words += ["--governor", "schedutil", "--vs", "proposal=no-iowait-boost", "--seconds", "2", "--iterations", "2"]
     for background, is_held in ((), True), (("--background", "debian-12-idle"), False):
         out = ("-o", str(tmp_path / str(is_held)))
         done = answered(*words, *background, *out, columns=300)
-        held = "The clock under schedutil, no-iowait-boost is that of the first milliseconds"
+        held = "The clock under no-iowait-boost is that of the first milliseconds"
         assert (held in " ".join(done.stdout.split())) is is_held
         assert "sqlite is not calibrated on kaby-lake-i7-7500u: its constants are the model's own" in done.stderr
     shown = called("explain", f"{tmp_path / 'True'}:schedutil #0", "--cpu", "1", "--at", "1s").stdout
     assert shown.startswith("sqlite on kaby-lake-i7-7500u, schedutil")
+
+
+def test_a_clock_that_the_boost_after_io_asks_for_is_not_held(tmp_path: Path) -> None:
+    """The records of the decisions are the judge: what they hold is named, what they ask for is not."""
+    words = ["run", "fio-randread", "-m", "xeon-6130-2s", "--vs", "proposal=no-iowait-boost", "--vs", "kernel=4.19"]
+    done = answered(*words, "--seconds", "1", "-o", str(tmp_path / "out"), columns=900)
+    assert "The clock under no-iowait-boost is that of the first milliseconds" in done.stdout
+    assert "where a CPU's tick did not stop in idle" in done.stdout
+    for keys, is_held in (({}, False), ({"kernel": "4.19"}, False), ({"proposals": ["no-iowait-boost"]}, True)):
+        made = opplab.simulate("xeon-6130-2s", "fio-randread", opplab.Policy(**keys), seconds=1)
+        decisions = made.events("sugov_decision")
+        boosted = decisions["iowait_boost"] > 0
+        assert (boosted.mean() < 0.5) is is_held, keys
+        # A lower wish that does not become the clock is held.
+        assert ((decisions["raw_khz"] < decisions["prev_khz"]).mean() > 0.5) is is_held, keys
 
 
 def test_a_clock_that_the_fair_servers_bandwidth_asks_for_is_not_held(tmp_path: Path) -> None:

@@ -1494,3 +1494,26 @@ def test_the_start_is_that_of_the_iteration_where_it_is_longest() -> None:
 
     likes: Any = [Like(case) for case in cases]
     assert latest_begun_ns(likes[0], likes) == max(begun)
+
+
+@pytest.mark.parametrize(("command", "draws"), [("choose", 0), ("choose", 40), ("run", 40)])
+def test_one_iteration_has_no_interval_and_names_what_has(command: str, draws: int, tmp_path: Path) -> None:
+    """Goal: the last line promises no intervals that the tables do not have, and its next step gives them."""
+    load = tmp_path / "load.json"
+    load.write_text('{"tasks": {"t": {"loop": -1, "run": 2000, "timer": {"ref": "t", "period": 16000}}}}')
+    words = [command, str(load), "-m", "juno-r2", "--governor", "schedutil,performance", "--seconds", "0.2"]
+    words += ["--uncertainty", str(draws), *([] if command == "choose" else ["-o", str(tmp_path / "out")])]
+    for iterations, promised in ((1, False), (2, True)):
+        done = answered(
+            *words, "--iterations", str(iterations), "--replace" if command == "run" else "--all", columns=900
+        )
+        last = next(line for line in done.stdout.splitlines() if line.startswith("Assumed: "))
+        assert ("intervals cover" in last) is promised
+        assert ("no intervals: these need 2 iterations" in last) is not promised
+        assert ("Next: --iterations 2 or more." in last) is not promised
+        if command == "choose" and draws:
+            each = f"runs of each: {iterations}, and {iterations} at each of 39 other draws"
+            assert each in done.stdout
+            # Of two settings each, and of their idle runs.
+            cases = re.findall(r"^(\d+)/\1 cases", done.stderr, re.MULTILINE)
+            assert int(cases[1]) == 2 * (iterations + 1) * 39

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opplab.certainty import change_text, quantile_draws
+from opplab.certainty import ITERATIONS, change_text, quantile_draws
 from opplab.choice.criteria import MISSED_SLACK
 from opplab.choice.page import page, pareto_picture
 from opplab.files import write_text
@@ -142,6 +142,8 @@ class Choice:
     assumptions: dict[str, str]
     """Everything that was drawn, with its range."""
     facts: list[tuple[str, str]] = field(default_factory=list)
+    iterations: int = ITERATIONS
+    """Runs of each setting at the file's own numbers."""
     notes: Sequence[str] = ()
     """What the numbers are of, for the last line."""
     start: Start = field(default_factory=Start)
@@ -318,17 +320,20 @@ class Choice:
 
     def _assumed(self) -> str:
         told = list(filter(None, [*self.notes, self.cold, self.boost]))
+        few = f"no intervals: these need {ITERATIONS} iterations" if self.iterations < ITERATIONS else ""
+        more = f"--iterations {ITERATIONS} or more"
         if not self.assumptions:
-            notes = "; ".join(["no numbers were drawn", "intervals cover the runs", *told])
-            return f"Assumed: {notes}. Next: --uncertainty 40."
+            notes = "; ".join(["no numbers were drawn", few or "intervals cover the runs", *told])
+            return f"Assumed: {notes}. Next: {more if few else '--uncertainty 40'}."
         number, _ = self.samples
         needed = quantile_draws(LEVEL)
         drawn = f"{len(self.assumptions)} numbers, drawn {number} times"
         enough = number >= needed
-        covered = "intervals cover runs and these" if enough else f"no intervals: these need {needed} draws"
+        covered = few or ("intervals cover runs and these" if enough else f"no intervals: these need {needed} draws")
         power = "the assumed power is in no draw" if self.assumed_power else ""
         notes = "; ".join(filter(None, [drawn, covered, power, *told]))
-        return f"Assumed: {notes}. Next: {self.next_step if enough or power else f'--uncertainty {needed}'}."
+        step = self.next_step if enough or power else f"--uncertainty {needed}"
+        return f"Assumed: {notes}. Next: {more if few else step}."
 
     def findings(self) -> list[str]:
         """Describe in sentences what to do, how sure that is, and what would make it surer."""

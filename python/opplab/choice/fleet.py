@@ -545,15 +545,21 @@ def fleet(
 
 def _cost(types: int, options: Mapping[str, Any]) -> str:
     """Report how many runs the types take, which decides how long the answer does."""
+    from opplab.uncertainty.draws import RUNS_OF_DRAW
+
     settings = len(options.get("governors", GOVERNORS)) + len(options.get("variants") or ())
     iterations, draws = options.get("iterations", ITERATIONS), options.get("uncertainty", DRAWS)
-    each, others = several(iterations, "run"), max(draws - 1, 0)
+    each, others, again = several(iterations, "run"), max(draws - 1, 0), min(iterations, RUNS_OF_DRAW)
+    idle = "a run without work"
     if others:
-        each += f" and {min(iterations, 2)} at each of {several(others, 'other draw')}"
-    runs = types * settings * (iterations + min(iterations, 2) * others)
+        each += f" and {again} at each of {several(others, 'other draw')}"
+        idle += " at each"
+    # Without work each setting runs once.
+    runs = types * settings * (iterations + 1 + (again + 1) * others)
+    more = ", and some at the ends of ranges that decide" if others else ""
     return (
-        f"up to {several(runs, 'run')}: {several(types, 'machine type')} x {several(settings, 'setting')}, each with "
-        f"{each} (lower --seconds, --iterations and --uncertainty take less time)"
+        f"up to {several(runs, 'run')}{more}: {several(types, 'machine type')} x {several(settings, 'setting')}, each "
+        f"with {each}, and {idle} (lower --seconds, --iterations and --uncertainty take less time)"
     )
 
 

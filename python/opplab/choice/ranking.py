@@ -17,14 +17,14 @@ import numpy as np
 
 from opplab.choice.answer import LATER, Choice, Option, as_printed, runners_up
 from opplab.choice.settings import Setting, commands_of
-from opplab.report.numbers import quantity
+from opplab.report.numbers import quantity, several
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, read_changes
 from opplab.simulation.power import NO_IDLE_POWER, is_of_power
 from opplab.simulation.work import POWER_AT_EQUAL_WORK
 from opplab.summary.answer import PAIRS, ends, never_finished, periods_together, start_of, start_up, whole_of
 from opplab.sweep.missing import changes_unknown_idle
 from opplab.uncertainty.causes import Causes
-from opplab.uncertainty.draws import Draws, Point, Values
+from opplab.uncertainty.draws import RUNS_OF_DRAW, Draws, Point, Values
 from opplab.uncertainty.ends import Hanging, moving
 from opplab.uncertainty.parts import Parts, without_runs
 from opplab.uncertainty.sweep import causes_of, change_of, saving_of
@@ -115,7 +115,10 @@ class Ranking:
         ranked, number = self._options()
         gap, hangs = self._gap(ranked, drawn)
         policies = {one.label: one.setting.applied(self.base["policy"], one.label) for one in ranked}
-        others = "" if self.draws is None else f", and 2 at each of {len(self.draws.shares[self.point[0]])} other draws"
+        others = ""
+        if self.draws is not None:
+            each = min(iterations, RUNS_OF_DRAW)
+            others = f", and {each} at each of {several(len(self.draws.shares[self.point[0]]), 'other draw')}"
         choice = Choice(
             options=ranked,
             metrics=asked.counted,
@@ -142,6 +145,7 @@ class Ranking:
                 one.key: one.words for one in (self.assumed.assumptions[self.point[0]] if self.assumed else ())
             },
             facts=[*program.about, ("runs of each setting", f"{iterations}{others}")],
+            iterations=iterations,
             undrawn=self.draws is None,
             samples=(number, "draws" if self.assumed else "runs"),
             notes=self._notes(ranked, policies),

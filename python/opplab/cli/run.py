@@ -476,6 +476,7 @@ def _how_sure(
         )
     whole = {
         "changes": sure.rows(),
+        "values": sure.own_values(),
         "deciding": sure.deciding(),
         "regimes": sure.regimes(),
         "assumptions": sure.assumptions,

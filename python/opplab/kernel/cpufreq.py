@@ -307,7 +307,7 @@ class Schedutil(_kernel.Schedutil):
         iowait : bool
             Whether a task that waited for I/O woke (``SCHED_CPUFREQ_IOWAIT``).
         idled : bool
-            Whether the CPU idled since its last report; one that did not is not slowed down.
+            Whether the tick stopped in idle since its last report; a CPU of which it did not is not slowed down.
         **facts
             The other classes, as for `effective_cpu_util`.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from opplab import metrics, stats
-from opplab.certainty import Certainty, certainty, digits_of, quantile_draws, signed, unknown
+from opplab.certainty import ITERATIONS, Certainty, certainty, digits_of, quantile_draws, signed, unknown
 from opplab.comparison.method import apart
 from opplab.report.block import Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
@@ -246,7 +246,7 @@ class Answer(Block):
                 if set(pair) <= set(self.units):
                     unit = scales[pair[0], self.units[pair[0]][0]][1]
                     p50, p99 = (row.pop(_head(name, unit, "")) for name in pair)
-                    row[f"{title} p50/p99, {unit}"] = f"{p50}/{p99}"
+                    row[f"{title} p50/p99, {unit}"] = f"{p50}/{p99}" if p50 or p99 else ""
             first.append(row)
             if one.base:
                 changes = {title_of(metric): change.words for metric, change in one.changes.items() if metric in told}
@@ -419,9 +419,11 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
         for metric in columns:
             if metric in about.values() and metric != about.get(point[1]):
                 continue
+            if metric in _OF_PLAIN and about.get(point[1]):
+                continue
             known = {seed: run[metric] for seed, run in runs.items() if run.get(metric) is not None}
-            if metric == "rate" and not known:
-                # Of what counts no work.
+            if (metric == "rate" or metric.startswith(metrics.FRAMES)) and not known:
+                # Of what counts no work, and of a machine without a GPU.
                 continue
             unit, better = units[metric]
             values[metric] = mean_of([float(one) for one in known.values()], better, unit) if known else None  # type: ignore[arg-type]
@@ -597,25 +599,29 @@ def _cases(
 
 def _columns(units: Mapping[str, tuple[str, str]], cases: Mapping[tuple[Point, str], Values]) -> list[str]:
     """Choose the metrics that the question is about."""
-    known = {
-        metric for runs in cases.values() for run in runs.values() for metric, value in run.items() if value is not None
-    }
-    deadlines = any(run.get("activations") for runs in cases.values() for run in runs.values())
+    every_run = [run for runs in cases.values() for run in runs.values()]
+    known = {metric for run in every_run for metric, value in run.items() if value is not None}
     own = metrics.answers(units)
     # Frames of a GPU stand beside what the CPUs' tasks do, not in its place.
     benchmark = [metric for metric in own if not metric.startswith(metrics.FRAMES)]
     # Of runs that were cut the rate is known.
-    every_run = [run for runs in cases.values() for run in runs.values()]
     cut = any(run.get(metric, "") is None for metric in benchmark for run in every_run)
-    wanted = [*own, *(["rate"] if cut or not benchmark else []), "energy", "power", ENERGY_PER_WORK]
-    if deadlines and not benchmark:
+    # Programs without a metric of their own, which may stand beside benchmarks.
+    plain = [run for run in every_run if not any(metric in run for metric in benchmark)]
+    rate = ["rate"] if cut or any(run.get("rate") for run in plain) else []
+    wanted = [*own, *rate, "energy", "power", ENERGY_PER_WORK]
+    if any(run.get("activations") for run in plain):
         # The time from a timer to the end of the work holds the wake-up, and is what the deadline is about.
-        lost = any(run.get("lost_resumes") for runs in cases.values() for run in runs.values())
+        lost = any(run.get("lost_resumes") for run in plain)
         wanted += ["missed_activations", *(["lost_resumes"] if lost else []), *PAIRS["response"]]
-    elif not benchmark:
-        waits = any(run.get(PAIRS["latency"][1]) for runs in cases.values() for run in runs.values())
+    elif plain:
+        waits = any(run.get(PAIRS["latency"][1]) for run in plain)
         wanted += ["work_done", *(PAIRS["latency"] if waits else ())]
     return [metric for metric in wanted if metric in known]
+
+
+_OF_PLAIN = ("missed_activations", "lost_resumes", "work_done", *(name for pair in PAIRS.values() for name in pair))
+"""Columns of programs without a metric of their own."""
 
 
 def is_compared(metric: str, unit: str, better: str) -> bool:
@@ -1060,6 +1066,16 @@ def _first_idle(policies: Mapping[str, Mapping[str, Any]], cases: Mapping[tuple[
     return in_first_idle(shares, {label: policy["idle_governor"] for label, policy in policies.items()})
 
 
+def _what_compares(experiment: Experiment) -> str:
+    """Give the step that makes an experiment compare something, where it compares nothing yet."""
+    if not experiment.is_of_options:
+        more = "" if len(experiment.policies) > 1 else "another [[policy]] and "
+        return f"{more}`baseline` in the experiment's file compare{'' if more else 's'}"
+    own = {case.file["policy"]["governor"] for case in _one_each(experiment)}
+    other = next((name for name in ("performance", "schedutil", "powersave") if name not in own), "userspace")
+    return f"--vs governor={other} compares"
+
+
 def _assumed(
     experiment: Experiment,
     lines: Sequence[Line],
@@ -1083,17 +1099,16 @@ def _assumed(
     but = f", not {MODELS_ERROR}" if any(work.get("metric") for work, *_ in workloads) else ""
     if sure is None:
         intervals = f"intervals cover the runs{but}" if experiment.pairs and experiment.iterations > 1 else ""
-        own = {case.file["policy"]["governor"] for case in _one_each(experiment)}
-        other = next((name for name in ("performance", "schedutil", "powersave") if name not in own), "userspace")
-        step = "--uncertainty 40 draws what is assumed" if experiment.pairs else f"--vs governor={other} compares"
+        step = "--uncertainty 40 draws what is assumed" if experiment.pairs else _what_compares(experiment)
     else:
         covered = {line.metric for line in (*sure.lines, *sure.beside)}
         every = {metric for one in lines for metric in one.changes} <= covered
         of = "" if every else f" of {', '.join(dict.fromkeys(line.metric for line in sure.lines))}"
         needed = quantile_draws(0.95)
-        enough = sure.number >= needed
-        intervals = (
-            f"intervals{of} cover runs and assumptions{but}" if enough else f"no intervals: these need {needed} draws"
-        )
-        step = "opplab machine show has the sources" if enough else f"--uncertainty {needed} is enough for intervals"
+        intervals = f"intervals{of} cover runs and assumptions{but}"
+        step = "opplab machine show has the sources"
+        if sure.number < needed:
+            intervals, step = f"no intervals: these need {needed} draws", f"--uncertainty {needed} is enough for them"
+        elif experiment.iterations < ITERATIONS:
+            intervals, step = f"no intervals: these need {ITERATIONS} iterations", f"--iterations {ITERATIONS} or more"
     return f"Assumed: {'; '.join(filter(None, (number, intervals, *notes))) or 'nothing is marked'}. Next: {step}."

@@ -405,7 +405,9 @@ def eas_off(shares: Mapping[tuple[Any, str], Sequence[float | None]], policies: 
 def held_clocks(
     cases: Iterable[Case], runs: Mapping[tuple[tuple[str, str, str], str], Mapping[int, Mapping[str, float | None]]]
 ) -> str:
-    """Name the policies under which light work kept the clock of the run's start, as no CPU idled for long enough.
+    """Name the policies under which light work kept the clock of the run's start, as no CPU's tick stopped in idle.
+
+    Tasks that wait for I/O ask for a high clock themselves, unless their boost is off.
 
     Parameters
     ----------
@@ -419,6 +421,8 @@ def held_clocks(
         file = case.file
         if file["policy"].get("governor") != "schedutil" or file["workload"].get("nr_background") or not of:
             continue
+        if _waits_for_io(file["workload"]) and not _lacks_iowait_boost(file["policy"]):
+            continue
         lowest = _lowest_khz(file["machine"], file["policy"])
         if all(_is_held(run, file["machine"]["cluster"], lowest, case.duration_ns / 1e9) for run in of):
             labels.append(case.policy)
@@ -426,9 +430,28 @@ def held_clocks(
         return ""
     who = ", ".join(dict.fromkeys(labels))
     return (
-        f"The clock under {who} is that of the first milliseconds: schedutil keeps it where a CPU did not idle between "
-        "two reports. --background NAME adds the work of an idle system, under which clocks fall."
+        f"The clock under {who} is that of the first milliseconds: schedutil keeps it where a CPU's tick did not stop "
+        "in idle between two reports. --background NAME adds the work of an idle system, under which clocks fall."
     )
+
+
+def _waits_for_io(work: Mapping[str, Any]) -> bool:
+    """Whether a task of a case's workload sleeps in iowait."""
+    ops = (op for task in work["tasks"] for op in task["ops"])
+    return any(op[0] in ("io", "io_end") or (op[0] == "call" and op[2]) for op in ops)
+
+
+def _lacks_iowait_boost(policy: Mapping[str, Any]) -> bool:
+    """Whether schedutil's boost after I/O is off, by the proposal and its parameter ``governor``.
+
+    Examples
+    --------
+    >>> given = [[], ["no-iowait-boost"], ["headroom", "no-iowait-boost:intel=0"], ["no-iowait-boost:governor=0"]]
+    >>> [_lacks_iowait_boost({"proposals": proposals}) for proposals in given]
+    [False, True, True, False]
+    """
+    found = (one.partition(":") for one in policy.get("proposals", ()))
+    return any(name == "no-iowait-boost" and "governor=0" not in given.split(",") for name, _, given in found)
 
 
 def _lowest_khz(machine: Mapping[str, Any], policy: Mapping[str, Any]) -> dict[str, int]:

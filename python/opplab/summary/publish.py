@@ -123,7 +123,8 @@ def sure_tables(sure: Sureness) -> list[tuple[str, list[dict[str, Any]]]]:
     level = f"{100 * LEVEL:g} %"
     made: list[tuple[str, list[dict[str, Any]]]] = []
     if sure.lines:
-        made.append((f"how sure, in percent ({level} intervals of {sure.number} draws)", list(sure.text_rows())))
+        percent = ", in percent" if all(line.base for line in sure.lines) else ""
+        made.append((f"how sure{percent} ({level} intervals of {sure.number} draws)", list(sure.text_rows())))
     if own := sure.own_rows():
         made.append((f"energy and power of each variant ({level} intervals of {sure.number} draws)", own))
     deciding = [
@@ -276,7 +277,10 @@ def write_report(
         sure=sure,
         answer="" if experiment.compare else answer.html(),
         methods=methods(
-            facts["seed"], experiment.measured_time(), energy=any(block.metric == "energy" for block in blocks)
+            facts["seed"],
+            experiment.measured_time(),
+            energy=any(block.metric == "energy" for block in blocks),
+            drawn=sure is not None and any(line.change.assumed is not None for line in (*sure.lines, *sure.beside)),
         ),
         unknown_energy=how_to_get_power(machines_of(experiment).values()) if is_unknown(results) else "",
         version=_opplab.__version__,
@@ -305,8 +309,10 @@ def command_of(experiment: Experiment) -> str:
     return " ".join([*words, "-o", "OUT"])
 
 
-def methods(seed: int, time: str, *, energy: bool = True) -> list[str]:
+def methods(seed: int, time: str, *, energy: bool = True, drawn: bool = False) -> list[str]:
     """Report how the numbers came about and how far they can be trusted."""
+    alone = " of the runs alone" if drawn else ""
+    beside = ' Those of the answer and of "How sure" also cover the ranges of what is assumed.' if drawn else ""
     about_energy = (
         f"Energy is the sum of the clusters' meters over the simulated time ({time}), without the rest of the "
         "board. Where a published text does not state how long its runs took, its joules and these differ by an "
@@ -318,8 +324,8 @@ def methods(seed: int, time: str, *, energy: bool = True) -> list[str]:
         "Modelled: hardware, power and latencies, from the machine file, where each number has a source or is marked "
         "as assumed. LIMITATIONS.md lists the limits of load balancing and timers.",
         f"Iteration i runs every policy with seed {seed} + i, so that all policies see the same tasks starting at the "
-        "same times. Intervals are Student's t at 95 % over the iterations. They cover the variation between "
-        "seeds, mainly the relative start times of tasks. They do not cover the error of the model.",
+        f"same times. Intervals{alone} are Student's t at 95 % over the iterations. They cover the variation between "
+        f"seeds, mainly the relative start times of tasks. They do not cover the error of the model.{beside}",
         *([about_energy] if energy else ["Nothing was fitted to the published variants."]),
         "An activation is missed when a task's work for a period ends after the next period has begun, or not at all "
         "though that was due before the end of the run. Its share is over all activations of all tasks.",

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from opplab.certainty import change_text, signed
 from opplab.report import svg
 from opplab.report.html import panel
 from opplab.uncertainty.causes import CHANCE
@@ -29,9 +28,9 @@ def sure_section(sure: Sureness, classes: Mapping[str, str]) -> dict[str, Any]:
         "interval includes zero."
     )
     panels = []
-    for metric in dict.fromkeys(line.metric for line in sure.lines):
-        own = [line for line in sure.lines if line.metric == metric]
-        title = f"{metric}: change and how sure"
+    for metric, axis in dict.fromkeys((line.metric, line.axis) for line in sure.lines):
+        own = [line for line in sure.lines if (line.metric, line.axis) == (metric, axis)]
+        title = f"{metric}: {'change' if own[0].base else 'value'} and how sure"
         panels.append(panel(title, intervals(title, own, classes)))
     parts: dict[str, list[dict[str, Any]]] = {}
     for row in sure.deciding():
@@ -39,7 +38,11 @@ def sure_section(sure: Sureness, classes: Mapping[str, str]) -> dict[str, Any]:
         parts.setdefault(f"{row['metric']}, {row['change']}{at}: what decides", []).append(row)
     for title, rows in parts.items():
         panels.append(panel(title, tornado(title, rows)))
-    tables = [table_of("Changes in percent", sure.text_rows())]
+    compared = any(line.base for line in sure.lines)
+    tables = [
+        table_of("Changes in percent" if compared else "Values", sure.text_rows()),
+        table_of("Energy and power of each variant", sure.own_rows()),
+    ]
     if sure.assumptions:
         tables.append(table_of("Assumptions that were drawn", sure.assumptions))
     return {"note": note, "panels": panels, "tables": [one for one in tables if one["rows"]]}
@@ -53,7 +56,7 @@ def table_of(title: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def intervals(title: str, lines: Sequence[SureLine], classes: Mapping[str, str]) -> str:
-    """Draw changes below each other with their intervals in two parts."""
+    """Draw changes, or values of one unit, below each other with their intervals in two parts."""
     several = len({line.point[1] for line in lines}) > 1
     names = [" ".join(filter(None, (line.point[1] if several else "", line.point[2], line.variant))) for line in lines]
     head = svg.headroom(names)
@@ -69,18 +72,18 @@ def intervals(title: str, lines: Sequence[SureLine], classes: Mapping[str, str])
         parts, middle = line.change, y + head + step / 2
         if number % 2:
             out.append(svg.box(0, y, svg.WIDTH, head + step, "row"))
-        words = f"{name}: {change_text(parts.value, digits=2)}"
+        words = f"{name}: {line.number(parts.value)}"
         out.append(svg.named(4, y + head if head else middle + 4, name))
         body = []
         if parts.low is not None and parts.high is not None:
             body.append(
                 svg.element("line", x1=at(parts.low), x2=at(parts.high), y1=middle, y2=middle, class_="whisker")
             )
-            words += f", {signed(parts.low, 2)} to {signed(parts.high, 2)} %"
+            words += f", {line.number(parts.low)} to {line.number(parts.high)}"
         if parts.runs is not None:
             start, end = max(parts.value - parts.runs, marks[0]), min(parts.value + parts.runs, marks[-1])
             body.append(svg.element("line", x1=at(start), x2=at(end), y1=middle, y2=middle, class_="line thick"))
-            words += f", runs \u00b1 {parts.runs:.2f}"
+            words += f", runs \u00b1 {parts.runs:.3g}"
         body.append(svg.element("circle", svg.tip(words), cx=at(parts.value), cy=middle, r=4, class_="dot"))
         out.append(svg.element("g", "".join(body), class_=classes[line.variant] + (" faint" if line.words else "")))
         y += head + step
@@ -89,7 +92,7 @@ def intervals(title: str, lines: Sequence[SureLine], classes: Mapping[str, str])
         strong = " zero" if mark == 0 else ""
         grid.append(svg.element("line", x1=at(mark), x2=at(mark), y1=top, y2=y, class_="grid" + strong))
         grid.append(svg.text(at(mark), y + 15, f"{mark:g}".replace("-", "\u2212"), "middle", "tiny"))
-    grid.append(svg.text((left + svg.WIDTH - right) / 2, y + 31, "change, %", "middle"))
+    grid.append(svg.text((left + svg.WIDTH - right) / 2, y + 31, lines[0].axis, "middle"))
     return svg.document(y + 38, title, [*grid, *out])
 
 

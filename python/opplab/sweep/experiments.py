@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from opplab.sweep.constants import Constants
 
 
+OF_OPTIONS = "experiment.toml"
+"""The file in a results folder that a command line's options become."""
+
 ITERATIONS_MAX = 1_000_000
 """Of an experiment's file (crate `model`, `experiment.rs`), and so of what replaces them."""
 
@@ -217,6 +220,11 @@ class Experiment:
     def name(self) -> str:
         """Its name."""
         return self._inner.name
+
+    @property
+    def is_of_options(self) -> bool:
+        """Whether a command line's options made its file, and may make another one."""
+        return Path(self.file).name == OF_OPTIONS
 
     @property
     def about(self) -> str:
@@ -528,8 +536,8 @@ def summaries() -> list[dict[str, Any]]:
 
 def file_of_results(folder: Path) -> str:
     """Give the built-in name, or the file, of the experiment that filled a results folder."""
-    if (folder / "experiment.toml").is_file():
-        return str(folder / "experiment.toml")
+    if (folder / OF_OPTIONS).is_file():
+        return str(folder / OF_OPTIONS)
     name = str(Store(folder).manifest()["experiment"])
     if not name:
         raise InputError(f"{folder} holds a single case, not an experiment's")

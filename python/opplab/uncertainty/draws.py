@@ -86,6 +86,10 @@ def _change(value: float, base: float) -> float:
     return 100 * (value / base - 1)
 
 
+RUNS_OF_DRAW = 2
+"""Iterations of each point that run at every draw but the file's own numbers, if there are so many."""
+
+
 @dataclass
 class Draws:
     """The draws of a sweep."""
@@ -141,7 +145,8 @@ class Draws:
             for ((machine, _, _), _), group in iterations.items():
                 text = drawn[machine].get(draw)
                 if text is not None:
-                    places = dict.fromkeys(at % len(group) for at in (2 * draw - 2, 2 * draw - 1))
+                    first = RUNS_OF_DRAW * (draw - 1)
+                    places = dict.fromkeys(at % len(group) for at in range(first, first + RUNS_OF_DRAW))
                     own = others.get(machine, {})
                     made.cases += [
                         (draw, _on_machine(own.get(_place(group[at]), group[at]), text, group[at])) for at in places

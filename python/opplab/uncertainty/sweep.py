@@ -54,6 +54,11 @@ class SureLine:
         """What is reported: a change, or a policy's own value."""
         return f"{self.variant} against {self.base}" if self.base else self.variant
 
+    @property
+    def axis(self) -> str:
+        """What its numbers are, with their unit."""
+        return "change, %" if self.base else f"{self.metric}, {self.unit}"
+
     def number(self, value: float) -> str:
         """Write a value of it."""
         return change_text(value, digits=2) if self.base else f"{value:.4g} {self.unit}"
@@ -167,22 +172,11 @@ class Sureness:
 
     def rows(self) -> list[dict[str, Any]]:
         """Give one row a change, for programs: those beside the others, too."""
-        lines = [*self.lines, *self.beside]
-        return [
-            {
-                **self._head(line),
-                "unit": "%" if line.base else line.unit,
-                "value": round(line.change.value, 6),
-                "runs": _rounded(line.change.runs),
-                "assumed_low": _rounded(line.change.assumed and line.change.assumed[0]),
-                "assumed_high": _rounded(line.change.assumed and line.change.assumed[1]),
-                "low": _rounded(line.change.low),
-                "high": _rounded(line.change.high),
-                "turns": round(line.change.turns, 3),
-                "draws": line.change.draws,
-            }
-            for line in lines
-        ]
+        return [{**self._head(line), **_numbers(line)} for line in (*self.lines, *self.beside)]
+
+    def own_values(self) -> list[dict[str, Any]]:
+        """Give the energy and power of each variant with its interval, for programs."""
+        return [{**self._head(line), **_numbers(line)} for line in self.own]
 
     def own_rows(self) -> list[dict[str, str]]:
         """Give the energy and power of each variant with its interval, as text for people."""
@@ -361,8 +355,26 @@ def causes_of(
     return replace(found, regime=found.regime and found.regime.through(value_of))
 
 
+def _numbers(line: SureLine) -> dict[str, Any]:
+    """Give the numbers of a line for programs, a change in percent or a value in its unit."""
+    parts = line.change
+    low, high = parts.assumed or (None, None)
+    return {
+        "unit": "%" if line.base else line.unit,
+        "value": _rounded(parts.value),
+        "runs": _rounded(parts.runs),
+        "assumed_low": _rounded(low),
+        "assumed_high": _rounded(high),
+        "low": _rounded(parts.low),
+        "high": _rounded(parts.high),
+        "turns": round(parts.turns, 3),
+        "draws": parts.draws,
+    }
+
+
 def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 3)
+    """Give a number to eight digits, whatever its unit makes of its size."""
+    return None if value is None else float(f"{value:.8g}")
 
 
 _OWN = ("energy", "power")

@@ -53,7 +53,7 @@ pub struct CpuFacts {
     pub util_cfs: u64,
     /// `cpu_util_cfs_boost()`: `util_cfs`, or the runnable signal if that is larger (since v6.5).
     pub util_cfs_boost: u64,
-    /// `tick_nohz_get_idle_calls_cpu()`: grows each time the CPU goes idle.
+    /// `tick_nohz_get_idle_calls_cpu()`: grows each time the CPU goes idle and stops its tick.
     pub idle_calls: u64,
 }
 
