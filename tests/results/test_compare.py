@@ -666,6 +666,13 @@ def test_clocks_and_shares_of_monitors_have_no_better_side(tmp_path):
     assert {row.operation for row in table.rows if not row.better} == {"period", "c_duration", "c_period"}
 
 
+def test_overviews_have_the_reason_of_their_details():
+    """Of one iteration an overview had `no interval`, and the table of details the number that is needed."""
+    runs = [run_of("a", [100.0]), run_of("b", [110.0])]
+    (row,) = overview([("x", runs, [None] * 2, runs)]).rows
+    assert row.cells[1].certain == compare_runs(runs).rows[0].cells[1].certain == "needs 2 iterations, has 1"
+
+
 def test_small_values_are_not_printed_as_nothing():
     runs = [run_of("a", [1e-8, 1.2e-8]), run_of("b", [2.0, 2.1])]
     text = render(compare_runs(runs), "text")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import exp, fsum, isfinite, isnan, log, nan, sqrt
 from statistics import fmean
 
-from opplab.certainty import CONFIDENCE, EQUAL, SAME_CHANGE, UNVARIED, certainty
+from opplab.certainty import CONFIDENCE, EQUAL, ITERATIONS, SAME_CHANGE, UNVARIED, certainty
 from opplab.comparison.method import (
     Sample,
     apart,
@@ -310,6 +310,7 @@ class _Rows:
                 continue
             cell = shown[column] = shown[column] or Cell(text="?")
             cell.cannot, cell.impossible = _left_out(runs[0], run)
+            _few(cell, runs[0], run)
             why = cell.impossible or cell.cannot or _open(cell, runs[0], run)
             self.notes += [f"{name} {metric} of {run.name}: {why}"] if why else []
         self.performance.append(Row("", name, shown, series.unit, better, group="PERFORMANCE RATIOS", metric=metric))
@@ -334,6 +335,7 @@ class _Rows:
                 self.no_interval.setdefault(_ONE_MEAN, {})[name] = None
             elif cell is not None:
                 cell.cannot, cell.impossible = _left_out(by_power[0], run)
+                _few(cell, by_power[0], run)
                 if gone:
                     cell.cannot = f"the power of {gone} of {len(runs[0].series)} operations is not known by case"
                 sides = (("the baseline", by_power[0]), (run.name, run))
@@ -370,6 +372,14 @@ def _open(cell: Cell, base: Run, run: Run) -> str:
     if why:
         cell.certain, cell.significant, cell.same = why, False, False
     return why
+
+
+def _few(cell: Cell, base: Run, run: Run) -> None:
+    """Write into a cell without an interval how many values an operation lacks for one."""
+    samples = [sample_of(one, run.series[label]) for label, one in base.series.items() if label in run.series]
+    fewest = min((min(len(one.base), len(one.new)) for one in samples if one.base and one.new), default=ITERATIONS)
+    if cell.ratio is not None and cell.ratio_low is None and fewest < ITERATIONS:
+        cell.certain = certainty(None, None, n=fewest).words
 
 
 def unlike_power(base: Run, run: Run, base_w: Watts, own_w: Watts) -> str:
