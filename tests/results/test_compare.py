@@ -666,6 +666,18 @@ def test_clocks_and_shares_of_monitors_have_no_better_side(tmp_path):
     assert {row.operation for row in table.rows if not row.better} == {"period", "c_duration", "c_period"}
 
 
+def test_operations_of_one_iteration_that_share_a_power_have_no_interval():
+    runs = []
+    for name, factor in (("a", 1.0), ("b", 1.1)):
+        run = Run(name, "x")
+        run.together = True
+        for label in ("t-1", "t-2"):
+            run.series[label] = Series(label, "t", "", "s", False, [[factor * 100]])
+            run.series[label].places = [0]
+        runs.append(run)
+    assert all(map(math.isnan, overall(runs)[1][1:]))
+
+
 def test_overviews_have_the_reason_of_their_details():
     """Of one iteration an overview had `no interval`, and the table of details the number that is needed."""
     runs = [run_of("a", [100.0]), run_of("b", [110.0])]

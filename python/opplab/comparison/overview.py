@@ -66,9 +66,9 @@ def overall(runs: Sequence[Run], confidence: float = CONFIDENCE) -> list[tuple[f
             # Around 1 ratios are what differences are, but for the logarithm.
             sides = [1 + one for one in base_units], [1 + one for one in new_units]
             ends = Sample(*sides, False, False, False, "keys" if paired else "").compare(confidence)
+            far, near = (middle + log(ends[name]) for name in ("low", "high"))
             # What all operations share, iterations of some show for those that have one alone.
-            apart_from = [middle] * 2 if isnan(high - low) else [low, high]
-            low, high = min(apart_from[0], middle + log(ends["low"])), max(apart_from[1], middle + log(ends["high"]))
+            low, high = (far, near) if isnan(high - low) else (min(low, far), max(high, near))
         found.append((exp(middle), exp(low), exp(high)))
     return found
 
@@ -88,11 +88,13 @@ def _together(
             side.append(dict(zip(own, part(series, list(own.values())), strict=True)))
     found = []
     for side in sides:
+        if all(list(own) == list(side[0]) for own in side):
+            found.append([fsum(of) / len(side) for of in zip(*map(dict.values, side), strict=True)])
+            continue
         units = dict.fromkeys(unit for own in side for unit in own)
         weights = [len(units) / len(own) / len(side) for own in side]
-        found.append(
-            [fsum(own.get(unit, 0.0) * weight for own, weight in zip(side, weights, strict=True)) for unit in units]
-        )
+        weighted = list(zip(side, weights, strict=True))
+        found.append([fsum(own.get(unit, 0.0) * weight for own, weight in weighted) for unit in units])
     return found[0], found[1], paired
 
 
