@@ -653,6 +653,44 @@ def test_a_comma_of_decimals_is_named_and_cuts_no_number_off(tmp_path, head, lin
     assert (problem.line, problem.what) == (3, f"no number in {line.strip()!r}")
 
 
+def test_clocks_and_shares_of_monitors_have_no_better_side(tmp_path):
+    """Tables of monitors had "lower is better" for clocks; so had periods of rt-app's logs."""
+    (table,) = compare(GIVEN / "results", table="monitor:turbostat", benchmarks=["kernbench"])
+    sides = {row.operation: row.better for row in table.rows}
+    assert {name for name, side in sides.items() if side} == {"CorWatt", "PkgWatt"}
+    (table,) = compare(GIVEN / "results", table="monitor:duration", benchmarks=["kernbench"])
+    assert {row.better for row in table.rows} == {"lower"}
+    head = "#idx perf run period start end rel_st slack c_duration c_period wu_lat"
+    (tmp_path / "app-thread-0.log").write_text(f"{head}\n0 1 500 10000 1 2 3 9400 500 10000 20\n")
+    (table,) = compare(tmp_path / "app-thread-0.log")
+    assert {row.operation for row in table.rows if not row.better} == {"period", "c_duration", "c_period"}
+
+
+def test_operations_of_one_iteration_that_share_a_power_have_no_interval():
+    runs = []
+    for name, factor in (("a", 1.0), ("b", 1.1)):
+        run = Run(name, "x")
+        run.together = True
+        for label in ("t-1", "t-2"):
+            run.series[label] = Series(label, "t", "", "s", False, [[factor * 100]])
+            run.series[label].places = [0]
+        runs.append(run)
+    assert all(map(math.isnan, overall(runs)[1][1:]))
+
+
+def test_overviews_have_the_reason_of_their_details():
+    """Of one iteration an overview had `no interval`, and the table of details the number that is needed."""
+    runs = [run_of("a", [100.0]), run_of("b", [110.0])]
+    (row,) = overview([("x", runs, [None] * 2, runs)]).rows
+    assert row.cells[1].certain == compare_runs(runs).rows[0].cells[1].certain == "needs 2 iterations, has 1"
+
+
+def test_small_values_are_not_printed_as_nothing():
+    runs = [run_of("a", [1e-8, 1.2e-8]), run_of("b", [2.0, 2.1])]
+    text = render(compare_runs(runs), "text")
+    assert "1.1e-08" in text and "0.000000" not in text and "2.05" in text
+
+
 def test_a_folder_of_logs_is_a_run_and_its_files_are_iterations(tmp_path):
     for run, factor in (("old", 1.0), ("new", 2.0)):
         (tmp_path / run).mkdir()

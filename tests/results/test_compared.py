@@ -174,6 +174,23 @@ def test_energy_over_time_is_watts_in_any_unit(energy: str, joules: float, time:
     assert cell.ratio == pytest.approx(201 / 161)
 
 
+@pytest.mark.parametrize("others", [(), ("elapsed",), ("elapsed", "wall")])
+def test_energy_is_over_one_of_several_times(others: Sequence[str]) -> None:
+    """Watts were over the mean of `duration` and `elapsed`; the `wall` time of `host compare` was no time."""
+    found = []
+    for policy, joules in (("old", 30.0), ("new", 40.0)):
+        found += rows(policy, "energy", (joules, joules * 1.1), "J", "lower")
+        found += rows(policy, "duration" if others else "wall", (10.0, 10.0), "s", "lower")
+        found += [row for name in others for row in rows(policy, name, (5.0, 5.0), "s", "lower")]
+    (table,) = opplab.compare(results.frame(found), baseline="old", table="power")
+    assert [cell.value for cell in table.rows[0].cells if cell] == pytest.approx([3.15, 4.2])
+    time = "duration" if others else "wall"
+    (table,) = opplab.compare(results.frame(found), baseline="old", table="ppw", metric=time)
+    cell = table.rows[0].cells[1]
+    assert cell is not None
+    assert cell.ratio == pytest.approx(30 / 40)
+
+
 @pytest.mark.parametrize(("unit", "watts"), [("mW", 1e-3), ("uW", 1e-6), ("kW", 1e3)])
 def test_power_in_other_units_is_power(unit: str, watts: float) -> None:
     """`no power was recorded` of powers in mW, which also refused the answers of other machines."""

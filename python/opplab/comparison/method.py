@@ -171,17 +171,15 @@ def units_of(base: Series, new: Series, paired: bool) -> tuple[dict[Hashable, fl
     found: list[dict[Hashable, float]] = []
     for series in (base, new):
         places = series.places or range(len(series.iterations))
+        values: dict[Hashable, float]
         if _independent(series):
-            values = (
-                (at, mean_of(own, series.is_rate)) for at, own in zip(places, series.iterations, strict=False) if own
-            )
+            means = (mean_of(own, series.is_rate) for own in series.iterations)
+            values = {at: mean for at, mean in zip(places, means, strict=False) if isfinite(mean)}
         else:
-            values = (
-                ((at, nth), value)
-                for at, own in zip(places, series.iterations, strict=False)
-                for nth, value in enumerate(own)
-            )
-        found.append({unit: value for unit, value in values if isfinite(value)})
+            values = {}
+            for at, own in zip(places, series.iterations, strict=False):
+                values |= {(at, nth) if nth else at: value for nth, value in enumerate(own) if isfinite(value)}
+        found.append(values)
     return found[0], found[1]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import exp, fsum, isfinite, isnan, log, nan, sqrt
 from statistics import fmean
 
-from opplab.certainty import CONFIDENCE, EQUAL, SAME_CHANGE, UNVARIED, certainty
+from opplab.certainty import CONFIDENCE, EQUAL, ITERATIONS, SAME_CHANGE, UNVARIED, certainty
 from opplab.comparison.method import (
     Sample,
     apart,
@@ -66,9 +66,9 @@ def overall(runs: Sequence[Run], confidence: float = CONFIDENCE) -> list[tuple[f
             # Around 1 ratios are what differences are, but for the logarithm.
             sides = [1 + one for one in base_units], [1 + one for one in new_units]
             ends = Sample(*sides, False, False, False, "keys" if paired else "").compare(confidence)
+            far, near = (middle + log(ends[name]) for name in ("low", "high"))
             # What all operations share, iterations of some show for those that have one alone.
-            apart_from = [middle] * 2 if isnan(high - low) else [low, high]
-            low, high = min(apart_from[0], middle + log(ends["low"])), max(apart_from[1], middle + log(ends["high"]))
+            low, high = (far, near) if isnan(high - low) else (min(low, far), max(high, near))
         found.append((exp(middle), exp(low), exp(high)))
     return found
 
@@ -88,11 +88,13 @@ def _together(
             side.append(dict(zip(own, part(series, list(own.values())), strict=True)))
     found = []
     for side in sides:
+        if all(list(own) == list(side[0]) for own in side):
+            found.append([fsum(of) / len(side) for of in zip(*map(dict.values, side), strict=True)])
+            continue
         units = dict.fromkeys(unit for own in side for unit in own)
         weights = [len(units) / len(own) / len(side) for own in side]
-        found.append(
-            [fsum(own.get(unit, 0.0) * weight for own, weight in zip(side, weights, strict=True)) for unit in units]
-        )
+        weighted = list(zip(side, weights, strict=True))
+        found.append([fsum(own.get(unit, 0.0) * weight for own, weight in weighted) for unit in units])
     return found[0], found[1], paired
 
 
@@ -310,6 +312,7 @@ class _Rows:
                 continue
             cell = shown[column] = shown[column] or Cell(text="?")
             cell.cannot, cell.impossible = _left_out(runs[0], run)
+            _few(cell, runs[0], run)
             why = cell.impossible or cell.cannot or _open(cell, runs[0], run)
             self.notes += [f"{name} {metric} of {run.name}: {why}"] if why else []
         self.performance.append(Row("", name, shown, series.unit, better, group="PERFORMANCE RATIOS", metric=metric))
@@ -334,6 +337,7 @@ class _Rows:
                 self.no_interval.setdefault(_ONE_MEAN, {})[name] = None
             elif cell is not None:
                 cell.cannot, cell.impossible = _left_out(by_power[0], run)
+                _few(cell, by_power[0], run)
                 if gone:
                     cell.cannot = f"the power of {gone} of {len(runs[0].series)} operations is not known by case"
                 sides = (("the baseline", by_power[0]), (run.name, run))
@@ -370,6 +374,14 @@ def _open(cell: Cell, base: Run, run: Run) -> str:
     if why:
         cell.certain, cell.significant, cell.same = why, False, False
     return why
+
+
+def _few(cell: Cell, base: Run, run: Run) -> None:
+    """Write into a cell without an interval how many values an operation lacks for one."""
+    samples = [sample_of(one, run.series[label]) for label, one in base.series.items() if label in run.series]
+    fewest = min((min(len(one.base), len(one.new)) for one in samples if one.base and one.new), default=ITERATIONS)
+    if cell.ratio is not None and cell.ratio_low is None and fewest < ITERATIONS:
+        cell.certain = certainty(None, None, n=fewest).words
 
 
 def unlike_power(base: Run, run: Run, base_w: Watts, own_w: Watts) -> str:

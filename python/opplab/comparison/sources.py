@@ -358,8 +358,8 @@ class Frame(Source):
         """Mean of the metric ``power``, of turbostat's PkgWatt, of the one metric in W, or energy over duration."""
         own = _in_base_units(self.table.filter((pl.col("run") == run) & (pl.col("benchmark") == benchmark)))
 
-        def means(*names: str) -> dict[str, float]:
-            known = own.filter(pl.col("metric").is_in(names), pl.col("value").is_finite())
+        def means(name: str) -> dict[str, float]:
+            known = own.filter(pl.col("metric") == name, pl.col("value").is_finite())
             # Each parameter counts once, however many iterations it has.
             found = known.group_by("param", maintain_order=True).agg(pl.col("value").mean())
             return {param or "": value for param, value in found.iter_rows()}
@@ -368,7 +368,7 @@ class Frame(Source):
             watts = means(total)
             cases = self.load(run, benchmark, total).series if watts else {}
             return Watts(fmean(watts.values()), total, filter(None, watts), cases) if watts else None
-        energy, seconds = means("energy"), means(*_SECONDS)
+        energy, seconds = means("energy"), means(_seconds_of(own))
         both = [param for param in energy if param in seconds]
         took = sum(seconds[param] for param in both)
         if not took:
@@ -428,8 +428,8 @@ class Frame(Source):
         keys = [name for name in ("machine", "param", "iteration", "seed", "date", "file") if name in own.columns]
         marks = [pl.col(name).is_not_null() for name in keys if name in ("iteration", "seed", "date")]
 
-        def by_case(name: str, *metrics: str, of: pl.DataFrame = metered) -> pl.DataFrame:
-            rows = of.filter(pl.col("metric").is_in(metrics), pl.col("value").is_not_nan())
+        def by_case(name: str, metric: str, of: pl.DataFrame = metered) -> pl.DataFrame:
+            rows = of.filter(pl.col("metric") == metric, pl.col("value").is_not_nan())
             means = rows.group_by(keys).agg(pl.col("value").mean().alias(name), pl.len())
             # Values that nothing separates are of several cases.
             return means.filter((pl.col("len") == 1) | pl.any_horizontal(marks)).drop("len")
@@ -437,7 +437,9 @@ class Frame(Source):
         if total := _power_of(metered):
             watts = by_case("watts", total)
         else:
-            watts = by_case("joules", "energy").join(by_case("seconds", *_SECONDS), on=keys, nulls_equal=True)
+            watts = by_case("joules", "energy").join(
+                by_case("seconds", _seconds_of(metered)), on=keys, nulls_equal=True
+            )
             watts = watts.select(*keys, watts=pl.col("joules") / pl.col("seconds"))
         metrics = list(dict.fromkeys(one.metric for one in run.series.values()))
         rows = own.filter(pl.col("metric").is_in(metrics)).join(watts, on=keys, how="left", nulls_equal=True)
@@ -462,8 +464,8 @@ _CASE = ("machine", "benchmark", "param", "iteration", "seed", "date", "file")
 """Columns that separate the cases of a run."""
 
 _METERED = ("energy", "power")
-_SECONDS = ("duration", "elapsed")
-"""Metrics of how long a case took, in s."""
+_SECONDS = ("duration", "elapsed", "wall")
+"""Metrics of how long a case took, the nearest to what its energy is of first (`wall`: of `opplab host compare`)."""
 
 
 _BASE_UNITS = {
@@ -478,6 +480,12 @@ def _in_base_units(own: pl.DataFrame) -> pl.DataFrame:
     unit = pl.col("unit").replace_strict({one: base for one, (base, _) in _BASE_UNITS.items()}, default=None)
     scale = pl.col("unit").replace_strict({one: by for one, (_, by) in _BASE_UNITS.items()}, default=None)
     return own.with_columns(unit=unit.cast(pl.String), value=pl.col("value") * scale.cast(pl.Float64))
+
+
+def _seconds_of(own: pl.DataFrame) -> str:
+    """The metric that is how long cases took; one that is not there where none is."""
+    there = set(own.filter(pl.col("unit") == "s")["metric"])
+    return next((name for name in _SECONDS if name in there), _SECONDS[0])
 
 
 def _power_of(own: pl.DataFrame) -> str:

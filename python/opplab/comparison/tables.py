@@ -302,7 +302,9 @@ def _number(cell: Cell, digits: int) -> str:
         return cell.text
     if cell.value is None:
         return ""
-    return f"{cell.value:.{digits if cell.digits is None else cell.digits}f}"
+    text = f"{cell.value:.{digits if cell.digits is None else cell.digits}f}"
+    # What is not nothing is not printed as nothing.
+    return text if not cell.value or float(text) else f"{cell.value:.3g}"
 
 
 def change_ends(cell: Cell) -> tuple[float, float] | None:

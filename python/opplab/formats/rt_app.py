@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from opplab.runs import Run, Series
 
+# Periods, and what the file asks for, have no better side.
+_JUDGED = ("run", "slack", "wu_lat")
 _SHOWN = ("run", "period", "slack", "wu_lat", "c_duration", "c_period")
 
 
@@ -40,7 +42,8 @@ def read(text: str, name: str, problem: Callable[..., None]) -> list[Run]:
                     samples.setdefault(column, []).append(value)
     for column, values in samples.items():
         is_slack = column == "slack"
-        run.series[column] = Series(column, column, "", "usec", is_slack, [values], signed=is_slack)
+        has_side = column in _JUDGED
+        run.series[column] = Series(column, column, "", "usec", is_slack, [values], directed=has_side, signed=is_slack)
     slack = samples.get("slack")
     if slack:
         missed = 100 * sum(value < 0 for value in slack) / len(slack)

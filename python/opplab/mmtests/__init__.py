@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from opplab.mmtests.registry import Benchmark, benchmark, find, find_monitor, monitor
 from opplab.mmtests.tree import Logs, benchmarks_of, is_run, iteration_dirs, runs_of
-from opplab.runs import Run, Series
+from opplab.runs import IN_SECONDS, IN_WATTS, Run, Series
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,6 +127,8 @@ def _collect(
             if one is None:
                 unit = bench.unit_of(row_metric)
                 one = series[label] = Series(label, row_metric, param, unit, bench.is_higher(row_metric))
+                # Of what a monitor sees, watts and times have a better side; clocks and shares of time have none.
+                one.directed = not exact or unit in IN_WATTS or unit in IN_SECONDS
             one.iterations.append(values)
             one.places.append(place)
         if values is not None and value is not None:
