@@ -52,6 +52,19 @@ def compared(load: Path) -> tuple[Path, str]:
     return folder, run("run", str(load), "-m", "juno-r2", *words, "-o", str(folder)).stdout
 
 
+@pytest.mark.parametrize(("variant", "starred"), [("governor=performance", True), ("watchdog_thresh_s=0", False)])
+def test_stars_are_explained_where_they_have_no_interval(variant: str, starred: bool, tmp_path: Path) -> None:
+    """A change that is the same in all runs has a star and no interval; a mail without a star explains none."""
+    task = {"loop": -1, "run": 2000, "timer": {"ref": "t", "period": 16000}, "cpus": [0]}
+    (tmp_path / "one.json").write_text(json.dumps({"tasks": {"t": task}}))
+    words = ("run", str(tmp_path / "one.json"), "-m", "sm8250", "--variation", "none", "--vs", variant)
+    mail = run(*words, "--seconds", "0.2", "-o", str(tmp_path / "out"), "--format", "markdown").stdout
+    assert ("%*, same change in all runs" in mail) is starred
+    assert "]*" not in mail
+    assert (STAR in mail) is starred
+    assert "or the change is the same in all runs" in STAR
+
+
 def test_the_next_step_of_a_file_that_compares_nothing_is_in_the_file(load: Path, tmp_path: Path) -> None:
     """Goal: the step is one that the command takes: --vs cannot be combined with an experiment's file."""
     head = (
