@@ -998,3 +998,29 @@ def test_tasks_that_share_a_timer_are_named_with_their_load() -> None:
     assert "25 % of a CPU, not 300 %" in note
     odd = {**task(own=False), "phases": [["a", 1000, 10000000], ["b", 2000, 10000000]]}
     assert "load" not in shared_timers({"tasks": [odd, odd]})[0]
+
+
+def test_tasks_of_several_periods_that_share_a_timer_are_due_as_often_as_named(tmp_path: Path) -> None:
+    """The run is the judge: each of the tasks is activated once in the sum of their periods, whichever its own is."""
+    for periods_us in ((33000, 33000, 5000), (10000, 20000, 40000)):
+        tasks = {
+            f"t{at}": {"loop": -1, "run": 1000, "timer": {"ref": "tick", "period": period_us}}
+            for at, period_us in enumerate(periods_us)
+        }
+        file = tmp_path / "shared.json"
+        file.write_text(json.dumps({"tasks": tasks}))
+        words = ("-m", "sm8250", "--governor", "performance", "--variation", "none", "--iterations", "1")
+        done = run("run", str(file), *words, "--seconds", "4", "-o", str(tmp_path / str(periods_us[0])))
+        said = re.search(
+            r"3 tasks share a timer of \d+ to \d+ ms: each is due once in the sum of their periods, (\d+) ms, "
+            r"so that their load is ([\d.]+) % of a CPU, not ([\d.]+) %",
+            " ".join(done.stdout.split()),
+        )
+        assert said is not None
+        policy = opplab.Policy(governor="performance", variation="none")
+        made = opplab.simulate("sm8250", opplab.Workload.load(file), policy, seconds=4)
+        counted = made.events("activation").group_by("task").len()["len"].to_list()
+        assert len(counted) == 3
+        assert all(abs(4000 / int(said[1]) - each) < 1 for each in counted)
+        assert float(said[2]) == pytest.approx(sum(counted) * 1000 / 4e6 * 100, rel=0.03)
+        assert float(said[3]) == pytest.approx(100 * sum(1000 / period_us for period_us in periods_us), rel=1e-2)
