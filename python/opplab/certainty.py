@@ -92,12 +92,12 @@ class Certainty:
         '-3.4 % [-6.0, -0.8]*'
         >>> certainty(None, None, n=1).text(-3.4)
         '-3.4 %'
-        >>> certainty(0.002, 0.03, n=5).text(0.016)
-        '+0.016 % [+0.002, +0.030]*'
+        >>> certainty(0.002, 0.03, n=5).text(0.016), certainty(-7.2, -0.04, n=2).text(-3.7)
+        ('+0.016 % [+0.002, +0.030]*', '-3.70 % [-7.20, -0.04]*')
         >>> certainty(9000.0, 17000.0, n=5).text(12340.1)
         '124.4 times [91.00, 171.0]*'
         """
-        if self.is_clear and not round(value, digits):
+        if self.is_clear:
             digits = digits_of([value, self.low, self.high], digits)
         return change_text(value, self.low, self.high, unit, digits) + self.star
 

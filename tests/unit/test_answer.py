@@ -52,6 +52,19 @@ def compared(load: Path) -> tuple[Path, str]:
     return folder, run("run", str(load), "-m", "juno-r2", *words, "-o", str(folder)).stdout
 
 
+@pytest.mark.parametrize(("variant", "starred"), [("governor=performance", True), ("watchdog_thresh_s=0", False)])
+def test_stars_are_explained_where_they_have_no_interval(variant: str, starred: bool, tmp_path: Path) -> None:
+    """A change that is the same in all runs has a star and no interval; a mail without a star explains none."""
+    task = {"loop": -1, "run": 2000, "timer": {"ref": "t", "period": 16000}, "cpus": [0]}
+    (tmp_path / "one.json").write_text(json.dumps({"tasks": {"t": task}}))
+    words = ("run", str(tmp_path / "one.json"), "-m", "sm8250", "--variation", "none", "--vs", variant)
+    mail = run(*words, "--seconds", "0.2", "-o", str(tmp_path / "out"), "--format", "markdown").stdout
+    assert ("%*, same change in all runs" in mail) is starred
+    assert "]*" not in mail
+    assert (STAR in mail) is starred
+    assert "or the change is the same in all runs" in STAR
+
+
 def test_the_next_step_of_a_file_that_compares_nothing_is_in_the_file(load: Path, tmp_path: Path) -> None:
     """Goal: the step is one that the command takes: --vs cannot be combined with an experiment's file."""
     head = (
@@ -985,3 +998,29 @@ def test_tasks_that_share_a_timer_are_named_with_their_load() -> None:
     assert "25 % of a CPU, not 300 %" in note
     odd = {**task(own=False), "phases": [["a", 1000, 10000000], ["b", 2000, 10000000]]}
     assert "load" not in shared_timers({"tasks": [odd, odd]})[0]
+
+
+def test_tasks_of_several_periods_that_share_a_timer_are_due_as_often_as_named(tmp_path: Path) -> None:
+    """The run is the judge: each of the tasks is activated once in the sum of their periods, whichever its own is."""
+    for periods_us in ((33000, 33000, 5000), (10000, 20000, 40000)):
+        tasks = {
+            f"t{at}": {"loop": -1, "run": 1000, "timer": {"ref": "tick", "period": period_us}}
+            for at, period_us in enumerate(periods_us)
+        }
+        file = tmp_path / "shared.json"
+        file.write_text(json.dumps({"tasks": tasks}))
+        words = ("-m", "sm8250", "--governor", "performance", "--variation", "none", "--iterations", "1")
+        done = run("run", str(file), *words, "--seconds", "4", "-o", str(tmp_path / str(periods_us[0])))
+        said = re.search(
+            r"3 tasks share a timer of \d+ to \d+ ms: each is due once in the sum of their periods, (\d+) ms, "
+            r"so that their load is ([\d.]+) % of a CPU, not ([\d.]+) %",
+            " ".join(done.stdout.split()),
+        )
+        assert said is not None
+        policy = opplab.Policy(governor="performance", variation="none")
+        made = opplab.simulate("sm8250", opplab.Workload.load(file), policy, seconds=4)
+        counted = made.events("activation").group_by("task").len()["len"].to_list()
+        assert len(counted) == 3
+        assert all(abs(4000 / int(said[1]) - each) < 1 for each in counted)
+        assert float(said[2]) == pytest.approx(sum(counted) * 1000 / 4e6 * 100, rel=0.03)
+        assert float(said[3]) == pytest.approx(100 * sum(1000 / period_us for period_us in periods_us), rel=1e-2)

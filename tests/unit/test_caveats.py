@@ -546,3 +546,13 @@ def test_a_preference_at_boot_that_decides_is_named(load: Path, tmp_path: Path) 
         named.append("preference at boot is taken for 0, at which it takes the highest" in done.stdout)
         assert named[-1] == (set(run.events("cpu_frequency")["khz"]) == {3_400_000}), (driver, governor, epp)
     assert named == [True, False, False, True, False]
+
+
+def test_of_several_machines_those_without_power_are_named(load: Path, tmp_path: Path) -> None:
+    """Idle states that a policy changes are no matter of an energy that is unknown anyway."""
+    words = ["run", str(load), "-m", "juno-r2", "-m", "core-ultra-135h", "--vs", "cpu_dma_latency_us=0"]
+    done = answered(*words, "--seconds", "0.1", "-o", str(tmp_path / "out"), columns=900)
+    assert "energy is unknown: core-ultra-135h has no power. Give it some" in done.stdout
+    assert "core-ultra-135h has no power of idle states" not in done.stdout
+    zuma = answered(*words[:2], "-m", "zuma", *words[6:], "--seconds", "0.1", "-o", str(tmp_path / "own"), columns=900)
+    assert "zuma has no power of idle states, so that energy and power leave out what" in zuma.stdout

@@ -22,7 +22,7 @@ FORMATS = ("text", "json", "csv", "markdown", "latex")
 LINES = 12
 """Lines of a screenful; `--all` has the others."""
 
-STAR = "`*`: the interval excludes zero."
+STAR = "`*`: the interval excludes zero, or the change is the same in all runs."
 """What readers of a mail do not know."""
 
 BETTER, WORSE = (27, 111, 181), (192, 61, 29)
@@ -133,7 +133,8 @@ class Block:
         """Give it as Markdown."""
         tables = [*self.tables(), *(heat.rows for heat in self.heats()[:1])]
         parts = [f"**{self.question}**", self.finding, *(render_table(rows, "markdown") for rows in tables)]
-        star = STAR if "]*" in "".join(parts) else ""
+        # The question has stars of its own, which make it bold.
+        star = STAR if any("*" in part for part in parts[1:]) else ""
         return "\n\n".join(part.rstrip() for part in (*parts, star, *self.below()) if part) + "\n"
 
     def latex(self) -> str:

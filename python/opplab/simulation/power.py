@@ -23,8 +23,12 @@ def how_to_get_power(machines: Iterable[Mapping[str, Any]]) -> str:
     >>> half = {"name": "m", "cluster": [{"name": "a", "opp": [{"uw": 5}]}, {"name": "b", "opp": [{"uw": 0}]}]}
     >>> how_to_get_power([half])
     'energy is unknown: cluster b of m has no power. Measurements supply it: `opplab fit power MACHINE TABLE`'
+    >>> none = [{"name": name, "cluster": [{"name": "a", "opp": [{"uw": 0}]}]} for name in ("m", "n")]
+    >>> [how_to_get_power(some).partition(". ")[0] for some in (none[:1], none)]
+    ['energy is unknown: the machine has no power', 'energy is unknown: m has no power; n has no power']
     """
-    found = []
+    machines = list(machines)
+    found, without = [], []
     for machine in machines:
         known = known_power(machine)
         names = [cluster["name"] for cluster, is_known in zip(machine["cluster"], known, strict=True) if not is_known]
@@ -33,13 +37,15 @@ def how_to_get_power(machines: Iterable[Mapping[str, Any]]) -> str:
             found.append(f"{whose} {'have' if len(names) > 1 else 'has'} no power")
         elif names:
             idle = any("cluster_uw" in opp for cluster in machine["cluster"] for opp in cluster["opp"])
-            has = "idle power alone" if idle else "no power"
-            return (
-                f"energy is unknown: the machine has {has}. Give it some with `opplab machine import SOURCE --power "
-                "LOG` (turbostat, freqbench, watts by active cores), or a rough curve with `--power generic` of `run` "
-                "and `choose`"
-            )
-    return f"energy is unknown: {'; '.join(found)}. Measurements supply it: `opplab fit power MACHINE TABLE`"
+            whose = "the machine" if len(machines) == 1 else str(machine["name"])
+            without.append(f"{whose} has {'idle power alone' if idle else 'no power'}")
+    what = f"energy is unknown: {'; '.join([*without, *found])}."
+    if without:
+        return (
+            f"{what} Give it some with `opplab machine import SOURCE --power LOG` (turbostat, freqbench, watts by "
+            "active cores), or a rough curve with `--power generic` of `run` and `choose`"
+        )
+    return f"{what} Measurements supply it: `opplab fit power MACHINE TABLE`"
 
 
 def known_power(machine: Mapping[str, Any]) -> list[bool]:

@@ -891,22 +891,35 @@ def shared_timers(workload: Mapping[str, Any]) -> list[str]:
     >>> one = {"phases": [["", 2500000, 10000000]], "ops": [["timer", 0, 10000000, False, False]]}
     >>> shared_timers({"tasks": [one] * 12})[0].partition(" (in")[0]
     '12 tasks share a timer of 10 ms: one of them is due each time, so that their load is 25 % of a CPU, not 300 %'
+    >>> slow = {"phases": [["", 5000000, 40000000]], "ops": [["timer", 0, 40000000, False, False]]}
+    >>> shared_timers({"tasks": [one, slow]})[0].partition("share ")[2].partition(" (in")[0]
+    'a timer of 10 to 40 ms: each is due once in the sum of their periods, 50 ms, so that their load is 15 % of a CPU, \
+not 37.5 %'
     """
-    waiting: dict[tuple[int, int], list[dict[str, Any]]] = {}
-    for task in _own_tasks(workload):
+    every = _own_tasks(workload)
+    waiting: dict[int, list[tuple[int, int]]] = {}
+    for at, task in enumerate(every):
         timers = {(op[1], op[2]) for op in task["ops"] if op[0] == "timer" and not op[4]}
-        for timer in timers:
-            waiting.setdefault(timer, []).append(task)
+        for timer, period_ns in sorted(timers):
+            waiting.setdefault(timer, []).append((at, period_ns))
     notes = []
-    for (_, period_ns), tasks in waiting.items():
+    for of in waiting.values():
+        # A task in several turns stands in each.
+        tasks, periods_ns = [every[at] for at in dict(of)], sorted(period_ns for _, period_ns in of)
         if len(tasks) < 2:
             continue
-        shares = [100 * run_ns / period_ns for task in tasks for _, run_ns, own_ns in task["phases"] if own_ns]
+        runs = [(run_ns, own_ns) for task in tasks for _, run_ns, own_ns in task["phases"] if own_ns]
         load = ""
-        if len(shares) == len(tasks):
-            load = f", so that their load is {sum(shares) / len(tasks):.3g} % of a CPU, not {sum(shares):.3g} %"
+        if len(runs) == len(of):
+            # Each that comes to the timer moves it by its own period: all have had their turn after the sum.
+            in_turn, alone = sum(run for run, _ in runs) / sum(periods_ns), sum(run / own for run, own in runs)
+            load = f", so that their load is {100 * in_turn:.3g} % of a CPU, not {100 * alone:.3g} %"
+        low, high = (f"{end / 1e6:g}" for end in (periods_ns[0], periods_ns[-1]))
+        due = "one of them is due each time"
+        if low != high:
+            due = f"each is due once in the sum of their periods, {sum(periods_ns) / 1e6:g} ms"
         notes.append(
-            f"{len(tasks)} tasks share a timer of {period_ns / 1e6:g} ms: one of them is due each time{load} "
+            f"{len(tasks)} tasks share a timer of {low if low == high else f'{low} to {high}'} ms: {due}{load} "
             '(in rt-app `"ref": "unique"` gives each its own)'
         )
     return notes

@@ -137,7 +137,9 @@ def of_settings(cases: Iterable[Case], pairs: Sequence[tuple[str, str]] = ()) ->
         for name, kernel in unknown
     ]
     notes += [f"{words}." for words in missing(cases)]
-    beside = [*unlike_drivers(drivers, pairs), *(f"{words}." for words in idle_in_words(unknown_idle(files, pairs)))]
+    # Where no energy is known at all, that is what is named.
+    powered = {place: file for place, file in files.items() if all(known_power(file["machine"]))}
+    beside = [*unlike_drivers(drivers, pairs), *(f"{words}." for words in idle_in_words(unknown_idle(powered, pairs)))]
     return [*notes, *crowded(cases), *beside, *assumed_preferences(each.values()), *preference_at_boot(each.values())]
 
 

@@ -64,7 +64,7 @@ def mean_rows(results: pl.DataFrame) -> list[dict[str, Any]]:
 
 def legend(iterations: int, *, measured: bool) -> str:
     """Give the line below the tables in a text's layout."""
-    clear = "* clear: the interval of the change excludes zero; "
+    clear = "* clear: the interval of the change excludes zero, or the change is the same in all runs; "
     if measured:
         return f"mean of {iterations} iterations; changes are against the first column; {clear}intervals in the report."
     return clear + (
