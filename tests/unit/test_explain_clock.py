@@ -396,3 +396,25 @@ def test_a_lower_clamp_above_the_capacity_is_what_fills_a_cpu(kernel: str, lower
     found = [one for one in opplab.explain(run, cpu=5, at=0.7) if one.kind in ("frequency", "reports")]
     assert words in found[-1].text, found
     assert found[-1].data["bound"] == "uclamp-min"
+
+
+def test_limits_that_bind_nothing_change_nothing_under_intel_pstate() -> None:
+    """Goal: the driver knows the P-state that it wrote (intel_pstate.c:intel_pstate_set_policy(), v6.12).
+
+    Method: the highest P-state as a limit leaves all clocks as they are. The driver took itself to be at the lowest.
+    A higher least P-state holds from the next sample on.
+    """
+    keys: dict[str, Any] = {"driver": "intel_pstate", "governor": "powersave", "kernel": "4.19", "no_hwp": True}
+    work = opplab.Workload.periodic(4, run_us=1200, period_us=4000)
+    top_khz = max(opplab.Machine.load("haswell-48x-numa").tree["cluster"][0]["opp"], key=lambda opp: opp["khz"])["khz"]
+
+    def clocks(**limit: int) -> pl.DataFrame:
+        policy = opplab.Policy(**keys, changes=[{"at_ms": 186, **limit}] if limit else [])
+        return opplab.simulate("haswell-48x-numa", work, policy, seconds=0.5).events("cpu_frequency")
+
+    plain = clocks()
+    assert clocks(scaling_max_freq=top_khz).equals(plain)
+    assert plain.filter(pl.col("time_ns") > 200_000_000).height > 20
+    held = clocks(scaling_min_freq=2_000_000).filter(pl.col("time_ns") >= 186_000_000)
+    assert plain.filter(pl.col("time_ns") > 186_000_000)["khz"].min() < 2_000_000 == held["khz"].min()  # type: ignore[operator]
+    assert held["time_ns"].min() > 186_000_000  # type: ignore[operator]
