@@ -396,3 +396,65 @@ def test_a_lower_clamp_above_the_capacity_is_what_fills_a_cpu(kernel: str, lower
     found = [one for one in opplab.explain(run, cpu=5, at=0.7) if one.kind in ("frequency", "reports")]
     assert words in found[-1].text, found
     assert found[-1].data["bound"] == "uclamp-min"
+
+
+def test_limits_that_bind_nothing_change_nothing_under_intel_pstate() -> None:
+    """Goal: the driver knows the P-state that it wrote (intel_pstate.c:intel_pstate_set_policy(), v6.12).
+
+    Method: the highest P-state as a limit leaves all clocks as they are. The driver took itself to be at the lowest.
+    A higher least P-state holds from the next sample on.
+    """
+    keys: dict[str, Any] = {"driver": "intel_pstate", "governor": "powersave", "kernel": "4.19", "no_hwp": True}
+    work = opplab.Workload.periodic(4, run_us=1200, period_us=4000)
+    top_khz = max(opplab.Machine.load("haswell-48x-numa").tree["cluster"][0]["opp"], key=lambda opp: opp["khz"])["khz"]
+
+    def clocks(**limit: int) -> pl.DataFrame:
+        policy = opplab.Policy(**keys, changes=[{"at_ms": 186, **limit}] if limit else [])
+        return opplab.simulate("haswell-48x-numa", work, policy, seconds=0.5).events("cpu_frequency")
+
+    plain = clocks()
+    assert clocks(scaling_max_freq=top_khz).equals(plain)
+    assert plain.filter(pl.col("time_ns") > 200_000_000).height > 20
+    held = clocks(scaling_min_freq=2_000_000).filter(pl.col("time_ns") >= 186_000_000)
+    assert plain.filter(pl.col("time_ns") > 186_000_000)["khz"].min() < 2_000_000 == held["khz"].min()  # type: ignore[operator]
+    assert held["time_ns"].min() > 186_000_000  # type: ignore[operator]
+
+
+GOVERNED = {
+    "fixed-governor": ("powersave", "performance"),
+    "sampling": ("ondemand", "conservative"),
+    "rate-limit": ("schedutil",),
+    "new-task": ("schedutil",),
+    "ramp": ("schedutil",),
+    "uclamp": ("schedutil",),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), [*itertools.permutations(["schedutil", "ondemand", "powersave"], 2)])
+def test_slow_time_is_that_of_the_governor_that_ran_then(before: str, after: str) -> None:
+    """Goal: no reason of a governor holds while another one runs. Method: a CPU's slow time, by how long each ran.
+
+    After schedutil, 87 % was the rate limit's, and before it 89 % that of new tasks.  A task's upper clamp was a reason
+    under governors that heed none.
+    """
+    work = parsed({"t": {"run": 6000, "util_max": 300, "instance": 2, "timer": {"ref": "unique", "period": 16_000}}})
+    changes = [{"at_ms": 200, "governor": after}]
+    made = opplab.simulate("juno-r2", work, opplab.Policy(governor=before, changes=changes), seconds=0.6)
+    slow = [one.data for one in opplab.explain(made, why_slow=True) if one.kind == "slow"]
+    ran_ms = {before: 200, after: 400}
+    for one in slow:
+        if one["reason"] in GOVERNED:
+            most_ms = max(one["cpus_ns"].values()) / 1e6
+            assert most_ms <= sum(ran_ms.get(governor, 0) for governor in GOVERNED[one["reason"]]) + 5, one
+    if "powersave" in (before, after):
+        fixed_ns = next(one["slow_ns"] for one in slow if one["reason"] == "fixed-governor")
+        assert fixed_ns > ran_ms["powersave"] * 1e6
+
+
+def test_a_governor_without_a_sample_is_no_fixed_one() -> None:
+    """The first sample of cpufreq-dt with an unknown latency is due after seconds: the governor had seen no load."""
+    made = opplab.simulate("msm8953", WORK, opplab.Policy(governor="conservative", kernel="6.12"), seconds=0.3)
+    assert made.events("dbs_decision").is_empty()
+    reasons = {one.data["reason"] for one in opplab.explain(made, why_slow=True) if one.kind == "slow"}
+    assert "sampling" in reasons
+    assert "fixed-governor" not in reasons

@@ -25,6 +25,13 @@ def test_the_place_of_another_governor_is_refused():
         opplab.simulate("juno-r2", WORK, "performance", seconds=0.1, governor=Highest())
 
 
+def test_a_change_of_governor_is_refused():
+    """It did nothing: the class went on, and `explain` had its answers as those of powersave."""
+    policy = opplab.Policy(changes=[{"at_ms": 50, "governor": "powersave"}])
+    with pytest.raises(opplab.InputError, match="leave `governor` out of the policy's changes"):
+        opplab.simulate("juno-r2", WORK, policy, seconds=0.1, governor=Highest())
+
+
 def test_explain_names_the_class():
     run = opplab.simulate("juno-r2", WORK, opplab.Policy(), seconds=0.1, governor=Highest())
     assert "reported to Highest (Python)" in str(opplab.explain(run, cpu=0, at=0.05))

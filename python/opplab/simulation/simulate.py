@@ -112,6 +112,8 @@ def _in_place_of_schedutil(policy: Policy, governor: Governor) -> Policy:
             f"a governor in Python takes schedutil's place, not that of {policy.governor}: leave out the policy's "
             "governor, and switch energy-aware scheduling off with eas=False if it shall be off"
         )
+    if any("governor" in change for change in policy.changes or ()):
+        raise InputError("a governor in Python is that of the whole run: leave `governor` out of the policy's changes")
     return replace(policy, label=policy.label or f"{type(governor).__name__} (Python)")
 
 

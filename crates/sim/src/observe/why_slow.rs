@@ -24,13 +24,15 @@ use std::collections::BTreeMap;
 
 use opplab_kernel::cpufreq::driver::{AmdMode, DriverKind};
 use opplab_kernel::cpufreq::facts::{PerfBound, PolicyFacts, RqFacts, SugovOutcome};
+use opplab_kernel::cpufreq::governor::Worker;
+use opplab_kernel::cpufreq::governors::GovernorId;
 use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
 use opplab_kernel::cpufreq::schedutil::SugovGates;
 use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
 use opplab_model::decision::{Decision, GrantLimit};
 use opplab_model::event::{CpuIdx, Event, IDLE_TASK, Metered, Sink, TaskIdx, TaskState, UtilReport};
 use opplab_model::governor::cpuinfo_max_khz;
-use opplab_model::machine::{Cluster, Cpufreq, InvarianceSource, Machine};
+use opplab_model::machine::{Cluster, InvarianceSource, Machine};
 use opplab_model::policy::Policy;
 
 use crate::cpufreq::amd::highest_khz;
@@ -153,12 +155,8 @@ struct PolicyState {
     asked_ns: u64,
     limit: Option<GrantLimit>,
     is_capped: bool,
-    has_decided: bool,
-    has_sampled: bool,
     /// The governor is one from outside, with reasons of its own.
     is_custom: bool,
-    /// The firmware chooses frequencies, or chose one.
-    has_firmware: bool,
     /// When a boost for I/O was last in effect.
     boosted_ns: Option<u64>,
     is_boosted: bool,
@@ -219,14 +217,45 @@ fn set_limit(cluster: &Cluster, policy: &Policy, active: bool) -> Option<u32> {
     (allowed < top_khz).then_some(allowed)
 }
 
-/// Whether the driver's own governor leaves the clock to the firmware's choice.
-fn is_left_to_firmware(driver: &Cpufreq, machine: &Machine, policy: &Policy) -> bool {
-    let chooses = match driver.driver.kind {
-        DriverKind::Amd(AmdMode::Active) => true,
-        DriverKind::IntelActive => !policy.no_hwp && machine.clusters.iter().all(|cluster| cluster.hwp.is_some()),
-        _ => false,
-    };
-    chooses && PstatePolicy::named(&policy.governor) == Some(PstatePolicy::Powersave)
+/// Who follows the load with the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Follower {
+    /// Nobody: the governor never changes the frequency.
+    Nobody,
+    /// schedutil, or a governor from outside in its place.
+    Schedutil,
+    /// A governor that takes samples.
+    Sampler,
+    /// The firmware: the driver's own governor leaves it the choice.
+    Firmware,
+}
+
+impl Follower {
+    /// Of `policy` on `machine`.
+    fn of(machine: &Machine, policy: &Policy) -> Self {
+        let kind = driver_of(machine, policy).driver.kind;
+        let has_hwp = || !policy.no_hwp && machine.clusters.iter().all(|cluster| cluster.hwp.is_some());
+        let worker = || GovernorId::named(&policy.governor).map_or(Worker::Nobody, |governor| governor.entry().worker);
+        match (kind, PstatePolicy::named(&policy.governor)) {
+            (DriverKind::Amd(AmdMode::Active), Some(PstatePolicy::Powersave)) => Self::Firmware,
+            (DriverKind::IntelActive, Some(PstatePolicy::Powersave)) if has_hwp() => Self::Firmware,
+            (DriverKind::IntelActive, Some(PstatePolicy::Powersave)) => Self::Sampler,
+            _ => match worker() {
+                Worker::Nobody => Self::Nobody,
+                Worker::Kthread => Self::Schedutil,
+                Worker::Kworker => Self::Sampler,
+            },
+        }
+    }
+}
+
+/// What is set for a run from some time on.
+#[derive(Debug)]
+struct Settings {
+    from_ns: u64,
+    follower: Follower,
+    /// Of each cluster the point at which a set limit holds it, in kHz.
+    limits: Vec<Option<u32>>,
 }
 
 /// Attributes slow time; made for one run.
@@ -245,8 +274,8 @@ pub struct WhySlow {
     freq_invariant: bool,
     /// Whether the architecture has `arch_scale_freq_ref()`.
     has_freq_ref: bool,
-    /// From when on, in ns, the point of each cluster at which a set limit holds it.
-    limits: Vec<(u64, Vec<Option<u32>>)>,
+    /// What is set, in order of time.
+    settings: Vec<Settings>,
     /// How long an event of a task's life explains a low utilisation: three half-lives of load tracking.
     memory_ns: u64,
     /// Until then nothing counts.
@@ -262,19 +291,19 @@ impl WhySlow {
         let mut cpus: Vec<CpuState> = (0..machine.nr_cpus()).map(|_| CpuState::default()).collect();
         let mut policies = Vec::new();
         let driver = driver_of(machine, &case.policy);
-        let has_firmware = is_left_to_firmware(&driver, machine, &case.policy);
         for (cluster, members) in machine.policies() {
             for &cpu in &members {
                 cpus[cpu as usize].policy = policies.len();
                 cpus[cpu as usize].cluster = cluster as usize;
             }
-            policies.push(PolicyState { cpus: members, has_firmware, ..PolicyState::default() });
+            policies.push(PolicyState { cpus: members, ..PolicyState::default() });
         }
-        let limits = std::iter::once((0, &case.policy))
+        let settings = std::iter::once((0, &case.policy))
             .chain(case.policy.changes.iter().map(|change| (u64::from(change.at_ms) * 1_000_000, &change.policy)));
-        let limits = limits.map(|(from_ns, policy)| {
+        let settings = settings.map(|(from_ns, policy)| {
             let active = driver_of(machine, policy).driver.kind == DriverKind::IntelActive;
-            (from_ns, machine.clusters.iter().map(|cluster| set_limit(cluster, policy, active)).collect())
+            let limits = machine.clusters.iter().map(|cluster| set_limit(cluster, policy, active)).collect();
+            Settings { from_ns, follower: Follower::of(machine, policy), limits }
         });
         let clusters = machine
             .clusters
@@ -293,7 +322,7 @@ impl WhySlow {
             gates: case.policy.profile().map_or(SugovGates::V6_12, |profile| profile.sugov_gates()),
             freq_invariant: Gates::new(&case.policy, machine).is_ok_and(|gates| gates.freq_invariant),
             has_freq_ref: machine.invariance == InvarianceSource::FreqChange,
-            limits: limits.collect(),
+            settings: settings.collect(),
             memory_ns: u64::from(case.policy.half_life_ms()) * 3_000_000,
             warmup_ns: case.workload.warmup_ns,
             energy: TaskEnergy::from(machine, case.workload.warmup_ns),
@@ -307,23 +336,15 @@ impl WhySlow {
             self.cut(cpu, outcome.warmup.wall_ns + outcome.wall_ns);
             self.end_busy(cpu);
         }
-        // Before its first decision a governor looks like one that never decides.
-        let early: Vec<SlowKey> =
-            self.rows.keys().copied().filter(|&(_, _, reason, _)| reason == SlowReason::FixedGovernor).collect();
-        for (cpu, task, reason, khz) in early {
-            let policy = &self.policies[self.cpus[cpu as usize].policy];
-            let known = match policy {
-                PolicyState { has_firmware: true, .. } => SlowReason::Epp,
-                PolicyState { has_sampled: true, .. } => SlowReason::Sampling,
-                PolicyState { is_custom: true, .. } => SlowReason::CustomGovernor,
-                PolicyState { has_decided: true, .. } => SlowReason::NewTask,
-                _ => continue,
-            };
-            let time = self.rows.remove(&(cpu, task, reason, khz)).unwrap_or_default();
-            let row = self.rows.entry((cpu, task, known, khz)).or_default();
-            row.slow_ns += time.slow_ns;
-            row.lost_ns += time.lost_ns;
-            row.energy_fj += time.energy_fj;
+        // Before its first decision a governor from outside looks like schedutil.
+        if self.policies.iter().any(|policy| policy.is_custom) {
+            for ((cpu, task, reason, khz), time) in std::mem::take(&mut self.rows) {
+                let known = if reason > SlowReason::FixedGovernor { SlowReason::CustomGovernor } else { reason };
+                let row = self.rows.entry((cpu, task, known, khz)).or_default();
+                row.slow_ns += time.slow_ns;
+                row.lost_ns += time.lost_ns;
+                row.energy_fj += time.energy_fj;
+            }
         }
         self.rows
     }
@@ -340,8 +361,8 @@ impl WhySlow {
     fn reason(&self, cpu: CpuIdx, task: TaskIdx, now_ns: u64) -> SlowReason {
         let own = &self.cpus[cpu as usize];
         let policy = &self.policies[own.policy];
-        let set = self.limits.iter().rev().find(|(from_ns, _)| *from_ns <= now_ns);
-        if set.and_then(|(_, limits)| limits[own.cluster]).is_some_and(|limit_khz| own.khz >= limit_khz) {
+        let set = self.settings.iter().rev().find(|set| set.from_ns <= now_ns);
+        if set.and_then(|set| set.limits[own.cluster]).is_some_and(|limit_khz| own.khz >= limit_khz) {
             return SlowReason::PolicyLimit;
         }
         if own.khz < policy.requested_khz {
@@ -358,6 +379,12 @@ impl WhySlow {
         let recent = |at: Option<u64>| at.is_some_and(|at| now_ns - at <= self.memory_ns);
         let lowered = |by: Option<Before>, util: u32| by.is_some_and(|by| recent(Some(by.time_ns)) && by.util > util);
         let life = self.tasks.get(task as usize).copied().unwrap_or_default();
+        match set.map_or(Follower::Nobody, |set| set.follower) {
+            Follower::Nobody => return SlowReason::FixedGovernor,
+            Follower::Sampler => return SlowReason::Sampling,
+            Follower::Firmware => return SlowReason::Epp,
+            Follower::Schedutil => {}
+        }
         if policy.is_custom {
             // It has no rate limit and no clamps but its own.
             SlowReason::CustomGovernor
@@ -365,10 +392,6 @@ impl WhySlow {
             SlowReason::RateLimit
         } else if policy.is_capped || own.is_capped {
             SlowReason::Uclamp
-        } else if policy.has_sampled {
-            SlowReason::Sampling
-        } else if !policy.has_decided {
-            SlowReason::FixedGovernor
         } else if recent(policy.boosted_ns) && !policy.is_boosted {
             SlowReason::IowaitBoost
         } else if recent(life.born_ns) {
@@ -521,7 +544,6 @@ impl Sink for WhySlow {
                 let index = self.cpus[cpu as usize].policy;
                 self.cut_policy(index, now_ns);
                 let policy = &mut self.policies[index];
-                policy.has_decided = true;
                 policy.wanted_khz = wanted_khz.max(next_khz);
                 let asks = outcome == SugovOutcome::Requested as u8 || outcome == SugovOutcome::Held as u8;
                 if next_khz == 0 && (asks || outcome == SugovOutcome::RateLimited as u8) {
@@ -552,9 +574,6 @@ impl Sink for WhySlow {
                     (policy.limit, policy.asked_ns) = (None, now_ns);
                 }
             }
-            Decision::Sample { policy_cpu, .. } => {
-                self.policies[self.cpus[policy_cpu as usize].policy].has_sampled = true
-            }
             Decision::Grant { policy_cpu, requested_khz, limit, delay_ns, .. } => {
                 let index = self.cpus[policy_cpu as usize].policy;
                 self.cut_policy(index, now_ns);
@@ -564,7 +583,6 @@ impl Sink for WhySlow {
                     return;
                 }
                 policy.limit = Some(limit);
-                policy.has_firmware |= limit == GrantLimit::Firmware;
                 // The request as the hardware resolved it.
                 policy.requested_khz = requested_khz;
                 policy.wanted_khz = policy.wanted_khz.max(requested_khz);

@@ -189,6 +189,13 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         match (&mut state.governor, fresh.governor) {
             (Governor::Custom(own), Governor::Custom(fresh)) => own.change_limits(*fresh),
             (_, Governor::Kernel { .. }) if !starts => {}
+            // The driver knows the P-state that it wrote, and goes on with its samples; the next one heeds the limits
+            // (intel_pstate.c:intel_pstate_set_policy(), v6.12).
+            (Governor::Pstate(own), Governor::Pstate(fresh)) if !starts => own.limits = fresh.limits,
+            (own, Governor::Pstate(mut fresh)) => {
+                fresh.current_pstate = fresh.pstate.freq_to_hwp(state.cur_khz as i32, Relation::L);
+                *own = Governor::Pstate(fresh);
+            }
             (own, fresh) => *own = fresh,
         }
         let (limits, cur_khz) = (state.limits, state.cur_khz);
@@ -209,7 +216,8 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
         };
         // cpufreq_policy_apply_limits().
         let nearest = (limits.clamp(cur_khz), if cur_khz > limits.max_khz { Relation::H } else { Relation::L });
-        let khz = khz.or_else(|| (!limits.contains(cur_khz)).then_some(nearest));
+        let samples = matches!(self.policies[id].governor, Governor::Pstate(_));
+        let khz = khz.or_else(|| (!limits.contains(cur_khz) && !samples).then_some(nearest));
         if let Some((khz, relation)) = khz.filter(|&(khz, _)| khz != cur_khz) {
             let khz = self.passive_khz(id, khz, relation);
             self.fast_switch(id, khz);
