@@ -723,7 +723,7 @@ def _energy_of(lines: list[str], path: Path, machine: opplab.Machine | str) -> o
     "name", ["jasper-lake-4c", "broadwell-72x-i3-metal", "xeon-6130-2s", "epyc-7742-2s", "pixel6", "sm8150"]
 )
 def test_the_interval_of_unknown_clocks_holds_the_energy_at_any(name: str, tmp_path: Path) -> None:
-    """Clocks above the operating points, polling, pairs of threads and WFI of clock-dependent power were in no interval.
+    """Clocks above the operating points, polling, pairs of threads and WFI that hangs on the clock were in no interval.
 
     Method: a random trace with clocks, and the same without those of some CPUs.
     """

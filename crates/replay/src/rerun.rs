@@ -351,9 +351,9 @@ impl Replay {
         let silent: Vec<String> = silent_cpus(&events, &setup.machine).iter().map(u32::to_string).collect();
         if has_idle && !silent.is_empty() {
             let cpus = some_of(&silent);
-            setup
-                .notes
-                .push(format!("no switch and no idle state of CPU {cpus}: idle in its deepest state all the time"));
+            setup.notes.push(format!(
+                "no switch and no idle state of CPU {cpus}: it counts as in its deepest state all the time"
+            ));
         }
         setup.notes.extend((!has_idle && has_choice).then(|| NO_STATES.to_owned()));
         let assumed_power = assume_power(&mut setup.machine);
