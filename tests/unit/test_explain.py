@@ -2218,3 +2218,38 @@ def test_a_clamp_slows_its_cpu_though_another_asks_for_more() -> None:
     # What is left of that is the other task's, whose clock the capped one no longer lifts.
     assert capped["uclamp"] > 3 * capped["ramp"], capped
     assert free["uclamp"] == 0 and sum(free.values()) < 0.05 * sum(capped.values())
+
+
+def test_who_counts_as_late_is_not_outside_of_the_counts(tmp_path: Path) -> None:
+    """A task that is awake for most of a trace has no deadline there, but recovered timers: its misses counted, and the
+    answer denied it.
+
+    Method: a text of two periodic tasks on one CPU, one of them mostly awake.
+    """
+    events: list[tuple[int, str]] = []
+    switch = (
+        "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state={} ==> next_comm={} next_pid={} next_prio=120"
+    )
+    busy, light, idle = ("busy", 7), ("light", 8), ("swapper/0", 0)
+    for nth in range(60):
+        for (name, pid), now_us, run_us in ((busy, nth * 20_000, 14_000), (light, nth * 20_000 + 15_000, 900)):
+            wakes = f"sched_waking: comm={name} pid={pid} prio=120 target_cpu=000"
+            events += [
+                (now_us, wakes),
+                (now_us + 10, switch.format(*idle, "R", name, pid)),
+                (now_us + 10 + run_us, switch.format(name, pid, "S", *idle)),
+            ]
+    clocks = [f"x-0 [000] 1.000000: cpu_frequency: state=950000 cpu_id={cpu}\n" for cpu in (0, 3, 4, 5)]
+    lines = [f"x-0 [000] {1 + us / 1e6:.6f}: {event}\n" for us, event in sorted(events, key=lambda event: event[0])]
+    path = tmp_path / "run.txt"
+    path.write_text("".join([*clocks, *lines]))
+    (summary,) = [
+        finding["text"]
+        for finding in json.loads(answered("explain", path, "-m", "juno-r2", "--why-slow", "--format", "json").stdout)[
+            "findings"
+        ]
+        if finding["kind"] == "summary"
+    ]
+    counted = int(re.search(r"of (\d+) activations were missed", summary)[1])  # type: ignore[index]
+    assert counted > 60, "both tasks count"
+    assert "Outside of these counts" not in summary

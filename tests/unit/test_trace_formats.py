@@ -189,3 +189,29 @@ def test_a_process_tree_has_the_names_of_events(tmp_path: Path) -> None:
     (tmp_path / "more.pftrace").write_bytes(field(1, field(2, tree)) + (tmp_path / "run.pftrace").read_bytes())
     found = opplab.Trace(tmp_path / "more.pftrace").task_names()
     assert [found[pid] for pid in range(50001, 50005)] == ["kworker/0:1", "ksoftirqd/0", "sh", "kworker/u8:3"]
+
+
+def test_a_gap_of_a_text_ends_with_the_next_event_of_its_cpu(tmp_path: Path) -> None:
+    """The kernel prints the gap in front of the event behind it; it ended with the event before, an event too early.
+
+    Method: a text with a gap of CPU 1 beside events of CPU 0, and its copies
+    (kernel/trace/trace.c:print_trace_line(), v6.12).
+    """
+    switch = (
+        "sched_switch: prev_comm=a prev_pid={} prev_prio=120 prev_state=S ==> next_comm=b next_pid={} next_prio=120"
+    )
+    lines = [
+        f"a-7 [001] 1.000000: {switch.format(0, 7)}",
+        f"a-7 [001] 1.100000: {switch.format(7, 8)}",
+        "CPU:1 [LOST 34 EVENTS]",
+        f"a-7 [000] 1.200000: {switch.format(0, 9)}",
+        f"b-8 [001] 1.300000: {switch.format(9, 8)}",
+        f"a-7 [000] 1.400000: {switch.format(9, 0)}",
+    ]
+    path = tmp_path / "a.txt"
+    path.write_text("# tracer: nop\n" + "".join(line + "\n" for line in lines))
+    assert opplab.read_trace(path).info["missed"] == [(1, 1_300_000_000, 34)]
+    for name in ("b.txt", "c.dat"):
+        copy = opplab.read_trace(opplab.read_trace(path).export(tmp_path / name))
+        assert copy.info["missed"] == [(1, 1_300_000_000, 34)], name
+    assert (tmp_path / "b.txt").read_text().splitlines()[-3] == "CPU:1 [LOST 34 EVENTS]"

@@ -200,3 +200,16 @@ def test_the_governors_are_those_of_the_recorded_kernel(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text(text)
     said = " ".join(answered("trace", "idle", tmp_path / "t.txt", "-m", "pixel6").output.split())
     assert "does not name its kernel: 6.12.117 is assumed" in said and "4000 us are assumed" in said
+
+
+def test_what_the_kernel_did_not_count_is_blank(tmp_path: Path) -> None:
+    """A trace without `cpu_idle_miss` had 0 misses of the kernel's own count."""
+    path = tmp_path / "run.txt"
+    states = [f"x-0 [000] 1.0{nth}: cpu_idle: state={1 if nth % 2 else 4294967295} cpu_id=0\n" for nth in range(10, 60)]
+    miss = "x-0 [000] 1.600000: cpu_idle_miss: cpu_id=0 state=1 type=above\n"
+    path.write_text("".join(states))
+    rows = json.loads(answered("trace", "idle", path, "-m", "juno-r2", "--format", "json").stdout)
+    assert {(row["told_above"], row["told_below"]) for row in rows} == {(None, None)}
+    path.write_text("".join([*states, miss]))
+    rows = json.loads(answered("trace", "idle", path, "-m", "juno-r2", "--format", "json").stdout)
+    assert all(row["told_above"] is not None for row in rows)

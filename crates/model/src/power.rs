@@ -83,35 +83,47 @@ pub trait AtWork {
     /// The state of [`Cluster::cluster_idle`] in which a cluster is.
     fn cluster_state(&self, cluster: u32) -> Option<usize>;
 
-    /// What a CPU draws, in uW, before what its program makes of it; `None` while it runs at a clock that is not known.
-    /// An idle CPU of unknown clock draws what its state draws at any.
+    /// What a CPU does, as far as its power depends on it.
     #[inline]
-    fn cpu_power_uw(&self, cpu: u32) -> Option<u64> {
+    fn cpu_activity(&self, cpu: u32) -> CpuActivity {
         let machine = self.machine();
         let cluster = machine.cluster_of(cpu);
-        let clock = self.clock(cpu).map(|(_, point)| point);
+        let clock = self.clock(cpu).map_or(&NO_CLOCK, |(_, point)| point);
         // Threads of a core have one clock.
         let executes = |state: CpuState| match state {
             CpuState::Runs => true,
-            CpuState::Resident(state) => {
-                cluster.polls(state) && cluster.told_polling_uw(clock.unwrap_or(&NO_CLOCK), state).is_none()
-            }
+            CpuState::Resident(state) => cluster.polls(state) && cluster.told_polling_uw(clock, state).is_none(),
             CpuState::Awake => false,
         };
         let is_pair = || machine.smt_power < 1024 && self.any_sibling(cpu, executes);
-        let (point, activity) = match self.cpu_state(cpu) {
-            CpuState::Runs if is_pair() => (clock?, CpuActivity::BusyPair(machine.smt_power)),
-            CpuState::Runs => (clock?, CpuActivity::Busy),
-            state @ CpuState::Resident(_) if executes(state) && is_pair() => {
-                (clock.unwrap_or(&NO_CLOCK), CpuActivity::BusyPair(machine.smt_power))
+        match self.cpu_state(cpu) {
+            CpuState::Runs if is_pair() => CpuActivity::BusyPair(machine.smt_power),
+            CpuState::Runs => CpuActivity::Busy,
+            state @ CpuState::Resident(_) if executes(state) && is_pair() => CpuActivity::BusyPair(machine.smt_power),
+            CpuState::Resident(state) if cluster.polls(state) => CpuActivity::Polling(state),
+            CpuState::Awake => CpuActivity::Idle(0),
+            CpuState::Resident(state) => CpuActivity::Idle(state),
+        }
+    }
+
+    /// What a CPU draws, in uW, before what its program makes of it; `None` if that depends on a clock that is not known ([`AtWork::cpu_bounds_uw`]).
+    #[inline]
+    fn cpu_power_uw(&self, cpu: u32) -> Option<u64> {
+        let activity = self.cpu_activity(cpu);
+        match self.clock(cpu) {
+            Some((_, point)) => Some(self.machine().cluster_of(cpu).cpu_power_uw(point, activity)),
+            None if matches!(activity, CpuActivity::Busy | CpuActivity::BusyPair(_)) => None,
+            None => {
+                let (least_uw, most_uw) = self.cpu_bounds_uw(cpu);
+                (least_uw == most_uw).then_some(least_uw)
             }
-            CpuState::Resident(state) if cluster.polls(state) => {
-                (clock.unwrap_or(&NO_CLOCK), CpuActivity::Polling(state))
-            }
-            CpuState::Awake => (clock.unwrap_or(&NO_CLOCK), CpuActivity::Idle(0)),
-            CpuState::Resident(state) => (clock.unwrap_or(&NO_CLOCK), CpuActivity::Idle(state)),
-        };
-        Some(cluster.cpu_power_uw(point, activity))
+        }
+    }
+
+    /// The least and the most that a CPU draws at any clock that it may have, in uW.
+    fn cpu_bounds_uw(&self, cpu: u32) -> (u64, u64) {
+        let (cluster, activity) = (self.machine().cluster_of(cpu), self.cpu_activity(cpu));
+        bounds(self.machine().possible_powers(cluster).map(|point| cluster.cpu_power_uw(&point, activity)))
     }
 
     /// Whether all CPUs of a cluster are in their deepest state.
@@ -133,7 +145,8 @@ pub trait AtWork {
         }
     }
 
-    /// What the shared logic of a cluster draws, in uW; `None` if that depends on a clock that is not known.
+    /// What the shared logic of a cluster draws, in uW; `None` if that depends on a clock that is not known
+    /// ([`AtWork::shared_bounds_uw`]).
     ///
     /// Its clock is that of its first CPU, or the highest of the machine's awake CPUs where all follow that.
     #[inline]
@@ -143,17 +156,49 @@ pub trait AtWork {
         if let Some(state) = self.cluster_state(cluster) {
             return Some(described.shared_power_uw(&NO_CLOCK, ClusterActivity::Asleep(state)));
         }
-        let is_resident = |cpu: u32| matches!(self.cpu_state(cpu), CpuState::Resident(_));
         let activity = self.cluster_activity(cluster);
         if machine.shared_follows_machine {
-            let awake = (0..machine.nr_cpus() as u32).filter(|&cpu| !is_resident(cpu));
-            if let Some(khz) = awake.filter_map(|cpu| self.clock(cpu)).map(|(khz, _)| khz).max() {
+            let mut highest = None;
+            for cpu in (0..machine.nr_cpus() as u32).filter(|&cpu| self.is_awake(cpu)) {
+                highest = highest.max(Some(self.clock(cpu)?.0));
+            }
+            if let Some(khz) = highest {
                 return Some(described.shared_power_uw(&self.follows(cluster, khz), activity));
             }
         }
         let (_, own) = self.clock(*described.cpus.first()?)?;
         Some(described.shared_power_uw(own, activity))
     }
+
+    /// Whether a CPU is in no idle state.
+    #[inline]
+    fn is_awake(&self, cpu: u32) -> bool {
+        !matches!(self.cpu_state(cpu), CpuState::Resident(_))
+    }
+
+    /// The least and the most that the shared logic of a cluster draws at any clock that may be its own, in uW.
+    fn shared_bounds_uw(&self, cluster: u32) -> (u64, u64) {
+        let machine = self.machine();
+        let described = &machine.clusters[cluster as usize];
+        let activity = self.cluster_activity(cluster);
+        let draws = |point: PointPower| described.shared_power_uw(&point, activity);
+        let awake: Vec<u32> = (0..machine.nr_cpus() as u32).filter(|&cpu| self.is_awake(cpu)).collect();
+        if !machine.shared_follows_machine || awake.is_empty() {
+            return bounds(machine.possible_powers(described).map(draws));
+        }
+        let known_khz = awake.iter().filter_map(|&cpu| self.clock(cpu)).map(|(khz, _)| khz).max().unwrap_or(0);
+        let unknown = awake.iter().filter(|&&cpu| self.clock(cpu).is_none());
+        let possible = unknown.flat_map(|&cpu| machine.possible_khz(machine.cluster_of(cpu)));
+        bounds(possible.map(|khz| draws(self.follows(cluster, khz.max(known_khz)))))
+    }
+}
+
+/// The least and the greatest; 0 where there are none.
+fn bounds(values: impl Iterator<Item = u64>) -> (u64, u64) {
+    let found = values.fold(None, |found: Option<(u64, u64)>, value| {
+        Some(found.map_or((value, value), |(least, most)| (least.min(value), most.max(value))))
+    });
+    found.unwrap_or((0, 0))
 }
 
 impl Cluster {
@@ -257,6 +302,17 @@ impl Machine {
             true => cluster.opp_for(khz).into(),
             false => cluster.point_at(khz),
         }
+    }
+
+    /// The clocks that a cluster may have: its OPPs, and where it runs at others the highest one, too.
+    fn possible_khz(&self, cluster: &Cluster) -> impl Iterator<Item = u32> {
+        let highest = (!self.runs_at_opps_only(cluster)).then(|| cluster.highest_khz());
+        cluster.opps.iter().chain(&cluster.boost_opps).map(|opp| opp.khz).chain(highest)
+    }
+
+    /// What the clocks cost that a cluster may have.
+    fn possible_powers(&self, cluster: &Cluster) -> impl Iterator<Item = PointPower> {
+        self.possible_khz(cluster).map(|khz| self.clock_power(cluster, khz))
     }
 
     /// The clock of a cluster that was seen as `khz`: where it can be no other one, the OPP that reaches it.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use opplab_guarded::guarded;
 use opplab_model::machine::Machine;
-use opplab_replay::energy::{EVENTS, EnergyMeter, TraceEnergy};
+use opplab_replay::energy::{EVENTS, EnergyMeter, NO_STATES, TraceEnergy};
 use opplab_replay::idle_states::IdleStates;
 use opplab_replay::some_of;
 use opplab_signals::decode::{Reused, Threads, decoded_threads};
@@ -30,10 +30,6 @@ fn rows<'py>(
 ) -> PyResult<Bound<'py, PyList>> {
     PyList::new(py, many.collect::<PyResult<Vec<_>>>()?)
 }
-
-/// What idle CPUs count as in a trace without idle states.
-const NO_STATES: &str =
-    "no cpu_idle event: idle CPUs count as in the shallowest state, although they may have been deeper";
 
 macro_rules! row {
     ($py:expr, $($name:literal : $value:expr),* $(,)?) => {{
@@ -147,8 +143,9 @@ fn tables<'py>(
     let cpus = energy.cpus.iter().enumerate().map(|(cpu, one)| {
         row!(py, "cpu": cpu, "cluster": &machine.cluster_of(cpu as u32).name, "energy_j": joules(one.running_fj + one.idle_fj),
             "running_j": joules(one.running_fj), "idle_j": joules(one.idle_fj), "running_ns": one.running_ns,
-            "unknown_ns": one.unknown_ns, "unknown_low_j": joules(one.unknown_fj.0),
-            "unknown_high_j": joules(one.unknown_fj.1))
+            "unknown_ns": one.unknown_ns, "idle_unknown_ns": one.idle_unknown_ns,
+            "unknown_low_j": joules(one.unknown_fj.0), "unknown_high_j": joules(one.unknown_fj.1),
+            "is_known": one.is_known())
     });
     dict.set_item("cpus", rows(py, cpus)?)?;
     let clusters = energy.clusters.iter().zip(&machine.clusters).map(|(one, described)| {
@@ -156,13 +153,13 @@ fn tables<'py>(
         let unknown_fj = of_cpus.fold(one.unknown_fj, |sum, of| (sum.0 + of.0, sum.1 + of.1));
         row!(py, "cluster": &one.name, "energy_j": joules(one.cpus_fj + one.shared_fj), "cpus_j": joules(one.cpus_fj),
             "shared_j": joules(one.shared_fj), "unknown_ns": one.unknown_ns, "unknown_low_j": joules(unknown_fj.0),
-            "unknown_high_j": joules(unknown_fj.1))
+            "unknown_high_j": joules(unknown_fj.1), "is_known": energy.is_known(one, described))
     });
     dict.set_item("clusters", rows(py, clusters)?)?;
     let tasks = energy.tasks.iter().map(|(pid, one)| {
         row!(py, "pid": pid, "process": processes.get(pid), "energy_j": joules(one.cpu_fj + one.shared_fj),
             "cpu_j": joules(one.cpu_fj), "shared_j": joules(one.shared_fj), "running_ns": one.running_ns,
-            "unknown_ns": one.unknown_ns)
+            "unknown_ns": one.unknown_ns, "is_known": one.is_known())
     });
     dict.set_item("tasks", rows(py, tasks)?)?;
     let rails = energy.rails.iter().map(|rail| {

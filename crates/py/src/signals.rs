@@ -207,17 +207,24 @@ pub(crate) fn trace_signals<'py>(
     dict.set_item("rqs", samples.queues.dict(py, false)?)?;
     dict.set_item("rqs_between", between.dict(py, false)?)?;
     if let Some(energy) = energy {
-        let seen = energy.cpus.iter().enumerate().filter(|(_, one)| one.running_fj + one.idle_fj > 0);
+        let seen = energy.cpus.iter().enumerate().filter(|(_, one)| one.is_known());
         let (cpus, fj): (Vec<_>, Vec<_>) =
             seen.map(|(cpu, one)| (cpu as u32, joules(one.running_fj + one.idle_fj))).unzip();
         table(py, &dict, "cpu_energy", &[("cpu", cpus.into_pyarray(py).into_any()), ("cpu_j", array(py, fj))])?;
         let known = energy.tasks.iter().filter(|(_, one)| one.is_known());
         let (pids, fj): (Vec<_>, Vec<_>) = known.map(|(pid, one)| (*pid, joules(one.cpu_fj + one.shared_fj))).unzip();
         table(py, &dict, "task_energy", &[("pid", pids.into_pyarray(py).into_any()), ("energy_j", array(py, fj))])?;
-        let (names, fj): (Vec<_>, Vec<_>) =
-            energy.clusters.iter().map(|one| (one.name.as_str(), joules(one.cpus_fj + one.shared_fj))).unzip();
+        // Not a number where nothing is known.
+        let clusters = energy.clusters.iter().zip(machine.map_or(&[][..], |machine| &machine.clusters));
+        let (names, fj): (Vec<_>, Vec<_>) = clusters
+            .map(|(one, described)| {
+                let known = energy.is_known(one, described).then(|| joules(one.cpus_fj + one.shared_fj));
+                (one.name.as_str(), known.unwrap_or(f64::NAN))
+            })
+            .unzip();
         table(py, &dict, "cluster_energy", &[("cluster", names.into_pyobject(py)?), ("energy_j", array(py, fj))])?;
         dict.set_item("unknown_ns", energy.cpus.iter().map(|one| one.unknown_ns).sum::<u64>())?;
+        dict.set_item("idle_unknown_ns", energy.cpus.iter().map(|one| one.idle_unknown_ns).sum::<u64>())?;
         dict.set_item("shared_unknown_ns", energy.clusters.iter().map(|one| one.unknown_ns).max().unwrap_or(0))?;
         dict.set_item("unseen_ns", energy.unseen_ns)?;
     }

@@ -333,6 +333,22 @@ fn first_task(events: &Events, cpu: u32) -> TaskIdx {
     first.unwrap_or(IDLE_TASK)
 }
 
+/// The CPUs that neither switch nor enter or leave an idle state in `events`: they count as idle, in their deepest states.
+pub(crate) fn silent_cpus(events: &Events, machine: &Machine) -> Vec<u32> {
+    let mut is_silent = vec![true; machine.nr_cpus()];
+    for ev in &events.list {
+        let cpu = match ev.what {
+            What::Switch { .. } => ev.cpu,
+            What::Idle { cpu, .. } => cpu,
+            _ => continue,
+        };
+        if let Some(silent) = is_silent.get_mut(cpu as usize) {
+            *silent = false;
+        }
+    }
+    (0..).zip(is_silent).filter(|&(_, silent)| silent).map(|(cpu, _)| cpu).collect()
+}
+
 /// Energy by cluster, fJ.
 fn energy(events: &Events, machine: &Machine, window: Window, start_khz: &[u32], told: Told) -> Vec<u128> {
     let mut sums = Integrator::new(machine, window);
@@ -342,6 +358,11 @@ fn energy(events: &Events, machine: &Machine, window: Window, start_khz: &[u32],
     sums.begin(0);
     for ((_, cpus), &khz) in machine.policies().iter().zip(start_khz) {
         sums.clock_becomes(0, cpus[0], Some(khz));
+    }
+    if told.idle {
+        for cpu in silent_cpus(events, machine) {
+            sums.idle(0, cpu, machine.cluster_of(cpu).idle.len().checked_sub(1));
+        }
     }
     for ev in events.list.iter().take_while(|ev| ev.time_ns <= window.1) {
         let now = ev.time_ns;

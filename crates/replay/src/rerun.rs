@@ -24,10 +24,11 @@ use crate::agree::start_at;
 use crate::beyond::{Beyond, Span, beyond, spans};
 use crate::calls::takes_samples;
 use crate::costs;
+use crate::energy::NO_STATES;
 use crate::events::{Events, Simulated, What, is_kernel_thread};
 use crate::idle_states::IdleStates;
 use crate::measure::{
-    Measured, PolicyTimes, Streams, Told, Window, alike, distance_per_100k, measure, window_start_ns,
+    Measured, PolicyTimes, Streams, Told, Window, alike, distance_per_100k, measure, silent_cpus, window_start_ns,
 };
 use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
@@ -346,6 +347,16 @@ impl Replay {
         }
         setup.notes.extend(events.groups.clone());
         setup.notes.extend(events.lost.clone());
+        let has_idle = events.list.iter().any(|ev| matches!(ev.what, What::Idle { .. } | What::IdleExit { .. }));
+        let has_choice = setup.machine.clusters.iter().any(|cluster| cluster.idle.len() > 1);
+        let silent: Vec<String> = silent_cpus(&events, &setup.machine).iter().map(u32::to_string).collect();
+        if has_idle && !silent.is_empty() {
+            let cpus = some_of(&silent);
+            setup.notes.push(format!(
+                "no switch and no idle state of CPU {cpus}: it counts as in its deepest state all the time"
+            ));
+        }
+        setup.notes.extend((!has_idle && has_choice).then(|| NO_STATES.to_owned()));
         let assumed_power = assume_power(&mut setup.machine);
         // Who held a shared stream depended on all that ran, to the microsecond. Here the CPUs run apart; that they stood still, and when, is
         // part of the recorded times of tasks and wake-ups. That they stood still between a tick and the switch that it asked for is not.

@@ -343,11 +343,15 @@ pub struct Chain {
     span_ns: Option<(u64, u64)>,
     /// The longest silence: how long, since when, and a CPU that ran a task then.
     silence: Option<(u64, u64, usize)>,
+    /// When a task was first woken on, or moved to each CPU, ns.
+    sent_ns: BTreeMap<u32, u64>,
 }
 
 /// A silence is noted if it is longer than this, ns, and than this part of the trace.
 const SILENCE_NS: u64 = 1_000_000_000;
 const SILENCE_PART: u64 = 20;
+/// A task that was sent to a CPU begins to run there within this time, ns, or the CPU's switches are missing.
+const SENT_NS: u64 = 10_000_000;
 
 impl Chain {
     /// Takes an event of `cpu`, with the pids of the trace.
@@ -360,6 +364,9 @@ impl Chain {
             self.silence = Some((silent_ns, last_ns, running));
         }
         self.span_ns = Some((first_ns, last_ns.max(now_ns)));
+        if let SchedEvent::Wakeup { target_cpu: sent, .. } | SchedEvent::Migrate { dest_cpu: sent, .. } = what {
+            self.sent_ns.entry(*sent).or_insert(now_ns);
+        }
         let SchedEvent::Switch { prev, next, .. } = what else { return };
         let cpu = (cpu & 0xffff) as usize;
         self.came.resize(self.came.len().max(cpu + 1), None);
@@ -387,7 +394,19 @@ impl Chain {
                 since_ns as f64 / 1e9
             )
         });
-        missing.into_iter().chain(silence).collect()
+        let has_switches = |cpu: u32| self.came.get(cpu as usize).is_some_and(Option::is_some);
+        let unseen =
+            self.sent_ns.iter().filter(|&(&cpu, &ns)| !has_switches(cpu) && last_ns.saturating_sub(ns) > SENT_NS);
+        let unseen: Vec<String> = unseen.map(|(cpu, _)| cpu.to_string()).collect();
+        let elsewhere = (*switches > 0 && !unseen.is_empty()).then(|| {
+            let (cpus, have) = if unseen.len() == 1 { ("CPU", "has") } else { ("CPUs", "have") };
+            format!(
+                "{cpus} {} {have} no sched_switch event, although tasks were woken on or moved to there: what ran there is \
+                 not in the trace, and its time counts as waiting",
+                unseen.join(", ")
+            )
+        });
+        missing.into_iter().chain(silence).chain(elsewhere).collect()
     }
 }
 

@@ -1207,6 +1207,8 @@ impl<'a> Text<'a> {
         // Of each CPU: the time of its latest line, and whether one was found that goes back.
         let mut newest_ns: BTreeMap<u32, (u64, bool)> = BTreeMap::new();
         let mut clock = Clock::default();
+        // Gaps whose CPU has no event behind them yet.
+        let mut open_gaps: Vec<usize> = Vec::new();
         'parts: for (nth_part, &(text, first)) in parts.iter().enumerate() {
             let (mut at, mut line) = (0, first);
             while at < text.len() {
@@ -1214,6 +1216,14 @@ impl<'a> Text<'a> {
                     self.release(&text[at..]);
                 }
                 let (end, found) = self.read_line(text, at, &mut pass);
+                if matches!(found, Found::Event(_)) && !open_gaps.is_empty() {
+                    let ends = |gap: &Missed| gap.cpu == pass.last_cpu;
+                    for &gap in &open_gaps {
+                        let gap = &mut outcome.missed[gap];
+                        gap.time_ns = if ends(gap) { pass.last_ns } else { gap.time_ns };
+                    }
+                    open_gaps.retain(|&gap| !ends(&outcome.missed[gap]));
+                }
                 match found {
                     Found::Event(_) if order == Order::Kept => {
                         late.push((pass.last_ns, nth_part, at));
@@ -1244,7 +1254,11 @@ impl<'a> Text<'a> {
                         }
                     }
                     Found::Disorder => return Ok(None),
-                    Found::Other(other) => self.note(other, line, pass.last_ns, &mut outcome),
+                    Found::Other(other) => {
+                        let known = outcome.missed.len();
+                        self.note(other, line, pass.last_ns, &mut outcome);
+                        open_gaps.extend(known..outcome.missed.len());
+                    }
                 }
                 (at, line) = (end + 1, line + 1);
             }

@@ -24,7 +24,7 @@ from opplab.explanation.findings import (
 from opplab.explanation.placement import candidate_findings, energy_choice, task_findings
 from opplab.explanation.records import Records, task_index, told_apart
 from opplab.explanation.response import of_trace, response_findings, speeds
-from opplab.explanation.slow import slow_cpus
+from opplab.explanation.slow import slow_cpus, timed_tasks
 from opplab.trace.replayed import FIXED_SPEED, assumed, missed_in_runs
 
 if TYPE_CHECKING:
@@ -117,6 +117,9 @@ def explain_trace(
         "assumed": assumed(checked),
     }
     if task is None:
+        # Who has recovered timers is in the counts of a run, whatever the trace shows.
+        timed = {name for name, is_timed in timed_tasks(case) if is_timed}
+        checked["unjudged"] = [name for name in checked["unjudged"] if name not in timed]
         found = slow_cpus(case, governor_known=known, replayed=missed_in_runs(checked))
         return Explanation({**found.about, **about}, found.findings)
     _check_one_task(known_as, task)

@@ -198,10 +198,16 @@ def beside_siblings(busy_ns: int, beside_ns: int, lost_ns: int) -> Finding:
     return Finding(0, "smt", text, {"beside_ns": beside_ns, "lost_ns": lost_ns, "busy_share_pct": share})
 
 
+def timed_tasks(case: _opplab.Case) -> list[tuple[str, bool]]:
+    """Give the name of each task of a case, and whether it waits for a timer, so that it can be late."""
+    tasks = json.loads(case.to_json())["workload"]["tasks"]
+    return [(task["name"], any(op[0] == "timer" for op in task["ops"])) for task in tasks]
+
+
 def _is_timed(case: _opplab.Case) -> bool:
     """Report whether each task of a case waits for a timer."""
-    tasks = json.loads(case.to_json())["workload"]["tasks"]
-    return bool(tasks) and all(any(op[0] == "timer" for op in task["ops"]) for task in tasks)
+    tasks = timed_tasks(case)
+    return bool(tasks) and all(is_timed for _, is_timed in tasks)
 
 
 def late_tasks(case: _opplab.Case, outcome: _opplab.Outcome, *, adds_up: bool = False) -> str:

@@ -28,9 +28,10 @@ class TraceEnergy:
     cpus: pl.DataFrame
     """``low_j`` and ``high_j``, here and in the other tables: `energy_j` with all powers at the lower, or at the upper
     end of the ranges that the machine file states; `energy_j` itself where it states none. By CPU: ``energy_j`` of
-    running and idling; ``unknown_ns`` of running before its first ``cpu_frequency`` is not in it, but would add between
-    ``unknown_low_j`` and ``unknown_high_j`` (lowest and highest OPP). What did nothing at a known clock has no energy
-    (null)."""
+    running and idling; before its first ``cpu_frequency`` ``unknown_ns`` of running and ``idle_unknown_ns`` in idle
+    states whose power hangs on the clock are not in it, but would add between ``unknown_low_j`` and ``unknown_high_j``
+    (at the clocks that cost least and most, boosted ones included). What was not seen to do anything of known power has
+    no energy (null)."""
     clusters: pl.DataFrame
     """By cluster: of its CPUs, and of what they share. ``unknown_ns`` is that of the latter, ``unknown_low_j`` and
     ``unknown_high_j`` are of both."""
@@ -56,7 +57,7 @@ class TraceEnergy:
     low_j: float
     high_j: float
     """`low_j` and `high_j`: everything, with all powers at the lower, or upper ends of the machine's ranges, and what
-    ran at an unknown clock at the lowest, or at the highest OPP. Where clocks are not known `total_j` may lie below
+    hangs on an unknown clock at its least, or at its most. Where clocks are not known `total_j` may lie below
     both."""
     idle_j: float
     floor_j: float
@@ -76,13 +77,15 @@ class TraceEnergy:
     @property
     def has_unknown_clocks(self) -> bool:
         """Whether something ran, or was shared, at a clock that is not known."""
-        return bool(self.cpus["unknown_ns"].sum() or self.clusters["unknown_ns"].sum())
+        running, idle = self.cpus["unknown_ns"].sum(), self.cpus["idle_unknown_ns"].sum()
+        return bool(running or idle or self.clusters["unknown_ns"].sum())
 
     @property
     def left_out(self) -> list[str]:
         """What is not in `total_j`, in words; `low_j` and `high_j` have all of it but `unseen_ns`."""
+        running_ns, idle_ns = (int(self.cpus[name].sum()) for name in ("unknown_ns", "idle_unknown_ns"))
         shared_ns = max(self.clusters["unknown_ns"].to_list(), default=0)
-        return left_out(int(self.cpus["unknown_ns"].sum()), shared_ns, self.unseen_ns)
+        return left_out(running_ns, idle_ns, shared_ns, self.unseen_ns)
 
     def write(self, folder: Path) -> list[Path]:
         """Write each table as a Parquet file into a folder; gives the files."""
@@ -91,12 +94,17 @@ class TraceEnergy:
         return results.write_tables(self.tables(), folder, "energy_")
 
 
-def left_out(running_ns: int, shared_ns: int, unseen_ns: int) -> list[str]:
-    """Name what no energy of a trace has: running and what clusters share at unknown clocks, and CPUs not seen yet."""
+def left_out(running_ns: int, idle_ns: int, shared_ns: int, unseen_ns: int) -> list[str]:
+    """Name what no energy of a trace has: what hangs on unknown clocks, and CPUs not seen yet."""
     because = "whose clock is not known (no cpu_frequency event before)"
     parts = (
         (running_ns, "without {:.3f} ms of running, " + because),
-        (shared_ns, "without what clusters share, for up to {:.3f} ms, whose clock is not known"),
+        (idle_ns, "without {:.3f} ms of idle CPUs in states whose power hangs on a clock that is not known"),
+        (
+            shared_ns,
+            "without what clusters share, for up to {:.3f} ms in which their clock, or whether a CPU kept them awake, "
+            "is not known",
+        ),
         (unseen_ns, "without {:.3f} ms of CPUs before their first switch or idle event, in no interval"),
     )
     return [words.format(time_ns / 1e6) for time_ns, words in parts if time_ns]
@@ -166,6 +174,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "shared_j": "Float64",
         "running_ns": "Int64",
         "unknown_ns": "Int64",
+        "is_known": "Boolean",
     },
     "rails": {
         "rail": "String",
@@ -213,12 +222,10 @@ def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, st
         return made.insert_column(place, ends[0]).insert_column(place + 1, ends[1])
 
     threads = own["threads"]
-    # What ran at no known clock has no energy that is known.
-    is_known = (pl.col("energy_j") > 0) | (pl.col("unknown_ns") == 0)
     energies = ("energy_j", "low_j", "high_j")
 
     def known(name: str, *parts: str) -> pl.DataFrame:
-        return table(name).with_columns(pl.when(is_known).then(pl.col(*energies, *parts)))
+        return table(name).with_columns(pl.when("is_known").then(pl.col(*energies, *parts))).drop("is_known")
 
     def named(column: str, of: dict[int, str]) -> pl.Expr:
         return pl.col(column).replace_strict(of, default="<...>", return_dtype=pl.String)
@@ -242,7 +249,8 @@ def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, st
         pid_of(pl.col("pid")),
     )
     tasks = tasks.with_columns(pl.col("process_name").map_elements(app_of, return_dtype=pl.String).alias("app"))
-    tasks = tasks.with_columns(pl.when(is_known).then(pl.col(*energies, "cpu_j", "shared_j")))
+    # What ran at no known clock has no energy that is known.
+    tasks = tasks.with_columns(pl.when("is_known").then(pl.col(*energies, "cpu_j", "shared_j")))
     total = own["total_j"]
     order = ["pid", "comm", "process", "process_name", "group", "app", "cgroup", *energies]
     order += ["cpu_j", "shared_j", "running_ns", "unknown_ns"]
@@ -252,8 +260,9 @@ def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, st
 
     def sums(*keys: str) -> pl.DataFrame:
         columns = pl.col(*energies, "running_ns", "unknown_ns", "share").sum()
-        found = tasks.group_by(*keys).agg(pl.len().alias("tasks"), columns)
-        found = found.with_columns(pl.when(is_known).then(pl.col(*energies, "share")))
+        is_known = pl.col("energy_j").is_not_null().any().alias("is_known")
+        found = tasks.group_by(*keys).agg(pl.len().alias("tasks"), columns, is_known)
+        found = found.with_columns(pl.when("is_known").then(pl.col(*energies, "share"))).drop("is_known")
         return found.sort("energy_j", keys[0], descending=[True, False], nulls_last=[True, False])
 
     rails = table("rails").with_columns((pl.col("modelled_j") / pl.col("measured_j") - 1).fill_nan(None).alias("error"))

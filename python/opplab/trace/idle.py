@@ -31,6 +31,9 @@ NO_TIMERS = (
 )
 """The note on a trace for which `shows_timers` is false."""
 
+TOLD = ("told_above", "told_below")
+"""The columns of `decisions` that the kernel's own ``cpu_idle_miss`` counts."""
+
 KERNEL, TICK_US = "6.12.117", 4000
 """What is assumed of a recording that does not show it."""
 
@@ -171,11 +174,14 @@ def decisions(
     -------
     polars.DataFrame
         One row a CPU and governor, and ``cpu`` null for all: decisions, how many are ``equal`` to the recorded ones,
-        ``deeper``, ``shallower``, too deep (``above``) and too shallow (``below``) as the kernel counts, time in each
-        state; of those that differ, how many stays ended by no timer (``intercepted``) and how many had no known next
-        timer (``no_timer``).
+        ``deeper``, ``shallower``, too deep (``above``) and too shallow (``below``) as the kernel counts, its own counts
+        (``told_above``, ``told_below``; null where the trace has no such event), time in each state; of those that
+        differ, how many stays ended by no timer (``intercepted``) and how many had no known next timer (``no_timer``).
     """
-    return table_of(_rows(trace, states, governors, tick_us, kernel))
+    table = table_of(_rows(trace, states, governors, tick_us, kernel))
+    # Without the event nobody counted.
+    counted = bool(trace.path.is_fifo() or trace.info["events"].get("cpu_idle_miss"))
+    return table if counted else table.with_columns(pl.lit(None, pl.Int64).alias(name) for name in TOLD)
 
 
 def table_of(rows: list[dict[str, Any]]) -> pl.DataFrame:

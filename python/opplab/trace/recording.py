@@ -129,7 +129,7 @@ class Trace:
             remark(self.path, text)
 
     def _misfits(self, machine: Machine | None) -> list[str]:
-        """Explain why `machine` is not the one of the trace; its CPUs without events count as idle."""
+        """Explain why `machine` is not the one of the trace; what its CPUs without events do is not known."""
         if machine is None:
             return []
         (found,) = _opplab.trace_misfits(str(self.path), [machine._inner])
@@ -137,7 +137,7 @@ class Trace:
             return [found]
         # Formats that do not have the number of CPUs show those that have events. A pipe is read once only.
         seen, there = self.info["cpus"] if self.path.is_file() else 0, machine._inner.nr_cpus
-        few = f"events are of {seen} CPUs, machine {machine.name} has {there}: those without events count as idle"
+        few = f"events are of {seen} CPUs, machine {machine.name} has {there}: what the others did is not known"
         return [few] if 0 < seen < there else []
 
     def check_memory(
@@ -322,8 +322,8 @@ class Trace:
         on = machine_of(machine, self.path)
         found, raw = energy.of(self, on, from_ns, to_ns)
         if found.unseen_ns >= found.window_ns * len(found.cpus):
-            why = "energy is that of sched_switch, cpu_frequency and cpu_idle"
-            raise InputError(f"{self.path}: no energy to count: {why}, and the trace shows no time between two of them")
+            why = "energy is that of CPUs that run or idle (sched_switch, cpu_idle), and the trace shows none that does"
+            raise InputError(f"{self.path}: no energy to count: {why}")
         if found.tasks.is_empty():
             raw["notes"].append("no task is seen to run (sched_switch), so that only idle and shared power is counted")
         self._hear(raw, on)

@@ -39,7 +39,7 @@ class _Sums:
     task_energy: pl.DataFrame | None
     """`cpu_energy`, `cluster_energy` and `task_energy`: energy by the machine's power, as `Trace.energy` adds it up
     (None without a machine): ``cpu_j`` of each CPU alone, running and idle; of clusters with what their CPUs share; of
-    tasks with their part of that."""
+    tasks with their part of that. What is not known is null or has no row."""
     unknown_ns: int
     """Running time that is not in the energy, because its frequency is not known."""
     left_out: list[str]
@@ -198,11 +198,11 @@ def sums(raw: dict[str, Any], names: dict[int, str]) -> SignalSums:
 def _sums(raw: dict[str, Any], names: dict[int, str]) -> dict[str, Any]:
     names = by_number(names, raw["threads"])
     energy = ("cpu_energy", "cluster_energy", "task_energy")
-    left_ns = [raw.get(name, 0) for name in ("unknown_ns", "shared_unknown_ns", "unseen_ns")]
+    left_ns = [raw.get(name, 0) for name in ("unknown_ns", "idle_unknown_ns", "shared_unknown_ns", "unseen_ns")]
     return {
         **{name: _with_share(_named(raw[name], names)) for name in ("freq_residency", "idle_residency")},
         "running": _named(raw["running"], names),
-        **{name: _named(raw[name], names) if name in raw else None for name in energy},
+        **{name: _named(raw[name], names).fill_nan(None) if name in raw else None for name in energy},
         "unknown_ns": left_ns[0],
         "left_out": left_out(*left_ns),
     }

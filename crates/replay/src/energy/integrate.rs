@@ -1,9 +1,13 @@
 //! The one integrator of energy: what CPUs and clusters did, times what the machine draws while they do it.
 //!
 //! Events reach it as methods, in order of time: from a trace ([`super::EnergyMeter`]) or from a replay's list ([`crate::measure`]).
+//! What holds before an event is known only with it: who ran since the start, and when a CPU began to leave its idle state. So events
+//! wait in a line until later ones can no longer change what was before them.
+
+use std::collections::VecDeque;
 
 use opplab_model::machine::{IdleState, Machine, Opp};
-use opplab_model::power::{AtWork, CpuState, PointPower};
+use opplab_model::power::{AtWork, ClusterActivity, CpuState, PointPower};
 
 use super::{ClusterEnergy, CpuEnergy, Steps, TraceEnergy};
 
@@ -29,13 +33,60 @@ struct Cpu {
     unseen: Vec<Unseen>,
 }
 
-/// A stretch of time that counts, and what the CPU draws in it if it runs a task, if its clock is known.
+/// A stretch of time that counts, and what the CPU draws in it if it runs a task.
 #[derive(Debug, Clone, Copy)]
 struct Unseen {
     end_ns: u64,
     ns: u64,
-    busy_uw: Option<u64>,
+    busy: Draw,
 }
+
+/// What a CPU draws, uW.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Draw {
+    Known(u64),
+    /// It hangs on a clock that is not known: the least and the most.
+    Between((u64, u64)),
+}
+
+/// What happens in the line.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Switch {
+        cpu: u32,
+        prev: i32,
+        next: i32,
+    },
+    Clock {
+        cpu: u32,
+        khz: Option<u32>,
+    },
+    Idle {
+        cpu: u32,
+        state: Option<usize>,
+    },
+    /// It begins to leave its idle state; `from_cluster`: if its cluster sleeps.
+    Exit {
+        cpu: u32,
+        from_cluster: bool,
+    },
+    ClusterIdle {
+        cluster: usize,
+        state: Option<usize>,
+    },
+}
+
+/// What the events of a CPU show as they come.
+#[derive(Debug, Clone, Copy, Default)]
+struct Came {
+    /// One showed what the CPU did before.
+    is_seen: bool,
+    /// The idle state in which it is, and since when.
+    state: Option<(usize, u64)>,
+}
+
+/// So many events wait at most for CPUs of which none has come yet.
+const LINE_MAX: usize = 1 << 17;
 
 #[derive(Debug, Clone)]
 struct Policy {
@@ -59,6 +110,13 @@ pub(crate) struct Integrator<'m> {
     /// The time that counts; what CPUs and clusters do then follows from events outside of it, too.
     window: (u64, u64),
     start_ns: u64,
+    /// What is not counted yet, in order of time.
+    line: VecDeque<(u64, Step)>,
+    came: Vec<Came>,
+    /// CPUs of which no event has come; events wait for them until too many do.
+    to_come: usize,
+    /// An exit from idle begins no longer before its event, ns.
+    exit_max_ns: u64,
     sums: TraceEnergy,
 }
 
@@ -88,6 +146,8 @@ impl<'m> Integrator<'m> {
             let only = machine.only_khz(described);
             Policy { cpus, clock: only.map(|khz| (khz, machine.clock_power(described, khz))) }
         };
+        let latest = |states: &[IdleState]| states.iter().map(IdleState::wakes_in_ns).max().unwrap_or(0);
+        let exits = machine.clusters.iter().map(|one| latest(&one.idle).saturating_add(latest(&one.cluster_idle)));
         Self {
             machine,
             cpus: cpus.collect(),
@@ -98,6 +158,10 @@ impl<'m> Integrator<'m> {
             shared_since_ns: vec![0; machine.clusters.len()],
             window,
             start_ns: 0,
+            line: VecDeque::new(),
+            came: vec![Came::default(); machine.nr_cpus()],
+            to_come: machine.nr_cpus(),
+            exit_max_ns: exits.max().unwrap_or(0),
             sums: nothing(machine),
         }
     }
@@ -135,13 +199,106 @@ impl<'m> Integrator<'m> {
 
     /// `prev` leaves `cpu` to `next`; 0 is the idle task.
     pub(crate) fn switch(&mut self, now: u64, cpu: u32, prev: i32, next: i32) {
-        let runs = |pid: i32| if pid == 0 { Runs::Idle } else { Runs::Task(pid) };
-        if self.cpus[cpu as usize].runs == Runs::Unknown && self.cpus[cpu as usize].state.is_none() {
+        if self.comes(cpu) {
             // Who leaves has run since the start.
             self.cpus[cpu as usize].runs = runs(prev);
-            for Unseen { end_ns, ns, busy_uw } in std::mem::take(&mut self.cpus[cpu as usize].unseen) {
-                let power_uw = if prev == 0 { self.cpu_power_uw(cpu) } else { busy_uw };
-                self.count(cpu, end_ns, ns, power_uw);
+        }
+        let came = &mut self.came[cpu as usize];
+        came.state = came.state.filter(|_| next == 0);
+        self.queue(now, Step::Switch { cpu, prev, next });
+    }
+
+    /// The clock of the policy of `cpu` becomes `khz`.
+    pub(crate) fn clock_becomes(&mut self, now: u64, cpu: u32, khz: Option<u32>) {
+        self.queue(now, Step::Clock { cpu, khz });
+    }
+
+    /// `cpu` enters an idle state, or has left it.
+    ///
+    /// The event of an exit comes when the CPU executes again: the exit itself, of which it draws as in the shallowest state
+    /// and keeps the cluster awake, lies before it.
+    pub(crate) fn idle(&mut self, now: u64, cpu: u32, state: Option<usize>) {
+        self.comes(cpu);
+        let before = std::mem::replace(&mut self.came[cpu as usize].state, state.map(|state| (state, now)));
+        if let (None, Some((state, since_ns))) = (state, before) {
+            let described = &self.machine.clusters[self.cluster(cpu)];
+            let own = described.idle.get(state).or(described.idle.last());
+            let exit_ns = own.map_or(0, IdleState::wakes_in_ns);
+            let of_cluster_ns = described.cluster_idle.last().map_or(0, IdleState::wakes_in_ns);
+            for (exit_ns, from_cluster) in [(exit_ns + of_cluster_ns, true), (exit_ns, false)] {
+                let begin_ns = now.saturating_sub(exit_ns).max(since_ns);
+                let place = self.line.partition_point(|&(ns, _)| ns <= begin_ns);
+                self.line.insert(place, (begin_ns, Step::Exit { cpu, from_cluster }));
+            }
+        }
+        self.queue(now, Step::Idle { cpu, state });
+    }
+
+    /// `cpu` begins to leave its idle state.
+    pub(crate) fn idle_exit(&mut self, now: u64, cpu: u32) {
+        self.came[cpu as usize].state = None;
+        self.queue(now, Step::Exit { cpu, from_cluster: false });
+    }
+
+    /// A cluster enters one of its idle states, or has left it.
+    pub(crate) fn cluster_idle(&mut self, now: u64, cluster: usize, state: Option<usize>) {
+        if cluster < self.asleep.len() {
+            self.queue(now, Step::ClusterIdle { cluster, state });
+        }
+    }
+
+    /// Notes that an event shows what `cpu` did before; whether it is the first, and nothing is counted yet.
+    fn comes(&mut self, cpu: u32) -> bool {
+        let is_first = !std::mem::replace(&mut self.came[cpu as usize].is_seen, true) && self.to_come > 0;
+        self.to_come -= usize::from(is_first);
+        is_first
+    }
+
+    /// Puts a step at the end of the line, and counts what is old enough at its head.
+    fn queue(&mut self, now: u64, step: Step) {
+        self.line.push_back((now, step));
+        if self.line.len() > LINE_MAX {
+            self.to_come = 0;
+        }
+        while self.to_come == 0
+            && let Some(&(ns, step)) = self.line.front()
+            && ns.saturating_add(self.exit_max_ns) <= now
+        {
+            self.line.pop_front();
+            self.does(ns, step);
+        }
+    }
+
+    /// Counts up to a step, and takes it.
+    fn does(&mut self, now: u64, step: Step) {
+        match step {
+            Step::Switch { cpu, prev, next } => self.does_switch(now, cpu, prev, next),
+            Step::Clock { cpu, khz } => self.does_clock(now, cpu, khz),
+            Step::Idle { cpu, state } => self.does_idle(now, cpu, state),
+            Step::Exit { cpu, from_cluster } => {
+                let cluster = self.cluster(cpu);
+                let sleeps = || {
+                    self.asleep[cluster].is_some() || self.sleeps_ns(cluster).is_some_and(|asleep_ns| asleep_ns < now)
+                };
+                if self.cpus[cpu as usize].state.is_some() && (!from_cluster || sleeps()) {
+                    self.exits(cpu, now);
+                }
+            }
+            Step::ClusterIdle { cluster, state } => {
+                self.settle_shared(cluster, now);
+                (self.sleep_is_told, self.down_since_ns) = (true, None);
+                self.asleep[cluster] = state;
+            }
+        }
+    }
+
+    fn does_switch(&mut self, now: u64, cpu: u32, prev: i32, next: i32) {
+        if self.cpus[cpu as usize].runs == Runs::Unknown && self.cpus[cpu as usize].state.is_none() {
+            // Too much happened since the start for this to wait.
+            self.cpus[cpu as usize].runs = runs(prev);
+            for Unseen { end_ns, ns, busy } in std::mem::take(&mut self.cpus[cpu as usize].unseen) {
+                let draw = if prev == 0 { self.draw(cpu) } else { busy };
+                self.count(cpu, end_ns, ns, draw);
             }
         }
         self.settle_around(cpu, now);
@@ -151,8 +308,7 @@ impl<'m> Integrator<'m> {
         self.note_down(cpu, now);
     }
 
-    /// The clock of the policy of `cpu` becomes `khz`.
-    pub(crate) fn clock_becomes(&mut self, now: u64, cpu: u32, khz: Option<u32>) {
+    fn does_clock(&mut self, now: u64, cpu: u32, khz: Option<u32>) {
         let policy = self.cpus[cpu as usize].policy;
         if self.policies[policy].clock.map(|(khz, _)| khz) == khz {
             return;
@@ -165,11 +321,7 @@ impl<'m> Integrator<'m> {
         self.policies[policy].clock = khz.map(|khz| (khz, self.machine.clock_power(described, khz)));
     }
 
-    /// `cpu` enters an idle state, or has left it.
-    pub(crate) fn idle(&mut self, now: u64, cpu: u32, state: Option<usize>) {
-        if state.is_none() {
-            self.begin_exit(cpu, now);
-        }
+    fn does_idle(&mut self, now: u64, cpu: u32, state: Option<usize>) {
         self.settle_around(cpu, now);
         self.leave_unseen(cpu);
         let of_cpu = &mut self.cpus[cpu as usize];
@@ -178,24 +330,11 @@ impl<'m> Integrator<'m> {
         self.note_down(cpu, now);
     }
 
-    /// `cpu` begins to leave its idle state.
-    pub(crate) fn idle_exit(&mut self, now: u64, cpu: u32) {
-        if self.cpus[cpu as usize].state.is_some() {
-            self.exits(cpu, now);
-        }
-    }
-
-    /// A cluster enters one of its idle states, or has left it.
-    pub(crate) fn cluster_idle(&mut self, now: u64, cluster: usize, state: Option<usize>) {
-        if cluster < self.asleep.len() {
-            self.settle_shared(cluster, now);
-            (self.sleep_is_told, self.down_since_ns) = (true, None);
-            self.asleep[cluster] = state;
-        }
-    }
-
     /// The events end here: gives the sums.
     pub(crate) fn finish(mut self, end: u64) -> TraceEnergy {
+        while let Some((ns, step)) = self.line.pop_front() {
+            self.does(ns, step);
+        }
         for cpu in 0..self.cpus.len() as u32 {
             self.settle(cpu, end);
             self.leave_unseen(cpu);
@@ -219,19 +358,24 @@ impl<'m> Integrator<'m> {
         }
         if (runs, state) == (Runs::Unknown, None) {
             self.cpus[place].runs = Runs::Task(0);
-            let busy_uw = self.cpu_power_uw(cpu);
+            let busy = self.draw(cpu);
             self.cpus[place].runs = Runs::Unknown;
             let unseen = &mut self.cpus[place].unseen;
             match unseen.last_mut() {
-                Some(last) if last.busy_uw == busy_uw && last.end_ns + ns == end_ns => {
+                Some(last) if last.busy == busy && last.end_ns + ns == end_ns => {
                     (last.end_ns, last.ns) = (end_ns, last.ns + ns);
                 }
-                _ => unseen.push(Unseen { end_ns, ns, busy_uw }),
+                _ => unseen.push(Unseen { end_ns, ns, busy }),
             }
             return;
         }
-        let power_uw = self.cpu_power_uw(cpu);
-        self.count(cpu, end_ns, ns, power_uw);
+        let draw = self.draw(cpu);
+        self.count(cpu, end_ns, ns, draw);
+    }
+
+    /// What `cpu` draws now.
+    fn draw(&self, cpu: u32) -> Draw {
+        self.cpu_power_uw(cpu).map_or_else(|| Draw::Between(self.cpu_bounds_uw(cpu)), Draw::Known)
     }
 
     /// Nothing shows what `cpu` did before.
@@ -240,32 +384,37 @@ impl<'m> Integrator<'m> {
         self.sums.unseen_ns += unseen.iter().map(|one| one.ns).sum::<u64>();
     }
 
-    /// Counts `ns` up to `end`, in which `cpu` did what it does, at this power, if its clock is known.
-    fn count(&mut self, cpu: u32, end: u64, ns: u64, power_uw: Option<u64>) {
+    /// Counts `ns` up to `end`, in which `cpu` did what it does and drew so much.
+    fn count(&mut self, cpu: u32, end: u64, ns: u64, draw: Draw) {
         let place = cpu as usize;
         let Cpu { cluster, runs, .. } = self.cpus[place];
-        let fj = u128::from(power_uw.unwrap_or(0)) * u128::from(ns);
         let of_cpu = &mut self.sums.cpus[place];
+        let power_uw = match (draw, runs) {
+            (Draw::Known(power_uw), _) => power_uw,
+            (Draw::Between(bounds_uw), Runs::Task(pid)) => {
+                of_cpu.unknown_ns += ns;
+                add(&mut of_cpu.unknown_fj, bounds_uw, ns);
+                self.sums.tasks.entry(pid).or_default().unknown_ns += ns;
+                return;
+            }
+            (Draw::Between(bounds_uw), _) => {
+                of_cpu.idle_unknown_ns += ns;
+                add(&mut of_cpu.unknown_fj, bounds_uw, ns);
+                return;
+            }
+        };
+        let fj = u128::from(power_uw) * u128::from(ns);
         if let Runs::Task(pid) = runs {
             let task = self.sums.tasks.entry(pid).or_default();
-            if power_uw.is_none() {
-                of_cpu.unknown_ns += ns;
-                task.unknown_ns += ns;
-                if let [low, .., high] | [low @ high] = &self.machine.clusters[cluster].opps[..] {
-                    of_cpu.unknown_fj.0 += u128::from(low.busy_uw) * u128::from(ns);
-                    of_cpu.unknown_fj.1 += u128::from(high.busy_uw) * u128::from(ns);
-                }
-            } else {
-                task.running_ns += ns;
-                of_cpu.running_ns += ns;
-            }
+            task.running_ns += ns;
             task.cpu_fj += fj;
+            of_cpu.running_ns += ns;
             of_cpu.running_fj += fj;
         } else {
+            of_cpu.idle_ns += ns;
             of_cpu.idle_fj += fj;
             self.sums.idle_fj += fj;
         }
-        let Some(power_uw) = power_uw else { return };
         self.sums.clusters[cluster].cpus_fj += fj;
         self.sums.steps.add(cluster, end - ns, end, power_uw);
     }
@@ -299,16 +448,18 @@ impl<'m> Integrator<'m> {
             return;
         }
         let described = &self.machine.clusters[cluster];
-        let Some(power_uw) = self.shared_power_uw(cluster as u32) else {
-            self.sums.clusters[cluster].unknown_ns += ns;
-            if let [low, .., high] | [low @ high] = &described.opps[..] {
-                let activity = self.cluster_activity(cluster as u32);
-                let fj = |opp: &Opp| u128::from(described.shared_power_uw(&opp.into(), activity)) * u128::from(ns);
-                let (low, high) = (fj(low), fj(high));
-                let of_cluster = &mut self.sums.clusters[cluster];
-                of_cluster.unknown_fj.0 += low;
-                of_cluster.unknown_fj.1 += high;
+        let power_uw = self.shared_power_uw(cluster as u32);
+        let may_sleep = self.may_sleep(cluster);
+        let Some(power_uw) = power_uw.filter(|_| !may_sleep) else {
+            let mut bounds_uw = power_uw.map_or_else(|| self.shared_bounds_uw(cluster as u32), |uw| (uw, uw));
+            if may_sleep {
+                let idle = |opp: &Opp| described.shared_power_uw(&opp.into(), ClusterActivity::AllIdle);
+                let asleep = described.cluster_idle.iter().map(|state| state.power_uw);
+                bounds_uw.0 = described.opps.iter().map(idle).chain(asleep).fold(bounds_uw.0, u64::min);
             }
+            let of_cluster = &mut self.sums.clusters[cluster];
+            of_cluster.unknown_ns += ns;
+            add(&mut of_cluster.unknown_fj, bounds_uw, ns);
             return;
         };
         let of = |cpu: &u32| &self.cpus[*cpu as usize];
@@ -332,8 +483,20 @@ impl<'m> Integrator<'m> {
                 }
             }
         }
+        self.sums.clusters[cluster].shared_ns += ns;
         self.sums.clusters[cluster].shared_fj += fj;
         self.sums.steps.add(cluster, end - ns, end, power_uw);
+    }
+
+    /// Whether a cluster is awake only if CPUs are of which no event shows what they do.
+    fn may_sleep(&self, cluster: usize) -> bool {
+        let cpus = &self.machine.clusters[cluster].cpus;
+        let is_unseen = |cpu: &u32| {
+            let cpu = &self.cpus[*cpu as usize];
+            (cpu.runs, cpu.state) == (Runs::Unknown, None)
+        };
+        let is_told = self.sleep_is_told || self.asleep[cluster].is_some();
+        !is_told && cpus.iter().any(is_unseen) && cpus.iter().all(|cpu| is_unseen(cpu) || !self.is_awake(*cpu))
     }
 
     /// Everything of `cpu`, its siblings and its cluster up to `now`.
@@ -350,20 +513,6 @@ impl<'m> Integrator<'m> {
         } else {
             self.settle_shared(self.cpus[cpu as usize].cluster, now);
         }
-    }
-
-    /// The event of an exit comes when the CPU executes again: the exit itself, of which it draws as in the shallowest state
-    /// and keeps the cluster awake, lies before it.
-    fn begin_exit(&mut self, cpu: u32, now: u64) {
-        let Cpu { cluster, state: Some(state), since_ns, .. } = self.cpus[cpu as usize] else { return };
-        let described = &self.machine.clusters[cluster];
-        let deepest = described.idle.len().saturating_sub(1);
-        let own = described.idle.get(state.min(deepest));
-        let mut exit_ns = own.map_or(0, IdleState::wakes_in_ns);
-        if self.asleep[cluster].is_some() || self.sleeps_ns(cluster).is_some_and(|asleep_ns| asleep_ns < now) {
-            exit_ns += described.cluster_idle.last().map_or(0, IdleState::wakes_in_ns);
-        }
-        self.exits(cpu, now.saturating_sub(exit_ns).max(since_ns));
     }
 
     /// `cpu` leaves its idle state.
@@ -389,6 +538,17 @@ impl<'m> Integrator<'m> {
             self.asleep.fill(None);
         }
     }
+}
+
+/// What pid `pid` makes of a CPU; 0 is the idle task.
+fn runs(pid: i32) -> Runs {
+    if pid == 0 { Runs::Idle } else { Runs::Task(pid) }
+}
+
+/// Adds what is drawn for `ns` at the least and at the most.
+fn add(sums_fj: &mut (u128, u128), (least_uw, most_uw): (u64, u64), ns: u64) {
+    sums_fj.0 += u128::from(least_uw) * u128::from(ns);
+    sums_fj.1 += u128::from(most_uw) * u128::from(ns);
 }
 
 /// Sums of a machine of which nothing was counted.

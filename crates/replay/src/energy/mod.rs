@@ -9,10 +9,10 @@
 //!                all CPUs idle        idle power, or that of the cluster state when all are in their deepest one
 //!   the machine  always               its floor, to "floor"
 //! ```
-//! All sums are in fJ (uW x ns) and whole, so the parts add up to the total exactly. Running time before a CPU's first
-//! `cpu_frequency`, and what an awake cluster shares then, are not in them: they are reported, with what they cost at the lowest
-//! and at the highest operating point. What a CPU did before its first switch, if an idle event comes before that, is not known and
-//! reported as a time.
+//! All sums are in fJ (uW x ns) and whole, so the parts add up to the total exactly. What hangs on a
+//! clock before a CPU's first `cpu_frequency` is not in them: running, polling, idle states of such power, and what an awake cluster
+//! shares. It is reported, with the least and the most that it costs at a clock of the machine, boosted ones included. What a CPU did before its first switch, if an idle event comes before that, is not known and
+//! reported as a time; so is what its cluster shares while no other CPU keeps that awake.
 //! An exit from an idle state lies before its event and draws as the shallowest state: from `idle_exit` on where the trace has
 //! it, for the exit latency otherwise, as if no wake-up interrupted an entry. A cluster sleeps by `cluster_idle` events, otherwise
 //! as soon as all its CPUs are in their deepest state. Simulated runs have both events, so that nothing is left out but
@@ -20,7 +20,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use opplab_model::machine::Machine;
+use opplab_model::machine::{Cluster, Machine};
 use opplab_signals::decode::{SchedEvent, SchedSink};
 use opplab_trace::Event;
 
@@ -49,6 +49,10 @@ pub const EVENTS: [&str; 12] = [
     "cluster_idle",
 ];
 
+/// What idle CPUs count as in a trace without idle states.
+pub const NO_STATES: &str =
+    "no cpu_idle event: idle CPUs count as in the shallowest state, although they may have been deeper";
+
 /// Steps of the power over time that are kept at most; they are as long as the trace needs.
 const STEPS_MAX: usize = 2048;
 
@@ -61,10 +65,21 @@ pub struct CpuEnergy {
     pub idle_fj: u128,
     /// Time that it ran tasks at a known clock, ns.
     pub running_ns: u64,
+    /// Time that it was idle and drew a power that is known, ns.
+    pub idle_ns: u64,
     /// Running time whose clock is not known, ns.
     pub unknown_ns: u64,
-    /// What that costs at the lowest and the highest operating point, fJ.
+    /// Idle time whose power hangs on a clock that is not known, ns.
+    pub idle_unknown_ns: u64,
+    /// What both cost at the clocks at which they cost least and most, fJ.
     pub unknown_fj: (u128, u128),
+}
+
+impl CpuEnergy {
+    /// Whether anything of it is known.
+    pub fn is_known(&self) -> bool {
+        self.running_ns + self.idle_ns > 0
+    }
 }
 
 /// A cluster's share.
@@ -76,9 +91,11 @@ pub struct ClusterEnergy {
     pub cpus_fj: u128,
     /// Of what they share, fJ.
     pub shared_fj: u128,
-    /// Time for which what they share is not counted, because its clock is not known, ns.
+    /// Time of that, ns.
+    pub shared_ns: u64,
+    /// Time for which what they share is not counted, because its clock is not known, or whether a CPU keeps it awake, ns.
     pub unknown_ns: u64,
-    /// What that costs at the lowest and the highest operating point, fJ.
+    /// What that costs at the clocks at which it costs least and most, fJ.
     pub unknown_fj: (u128, u128),
 }
 
@@ -219,8 +236,12 @@ impl TraceEnergy {
         self.clusters.iter().map(|cluster| cluster.cpus_fj + cluster.shared_fj).sum::<u128>() + self.floor_fj
     }
 
-    /// The total if CPUs that run, and awake clusters, of unknown clock were at the lowest, or at the highest operating
-    /// points, fJ.
+    /// Whether anything of a cluster is known.
+    pub fn is_known(&self, cluster: &ClusterEnergy, described: &Cluster) -> bool {
+        cluster.shared_ns > 0 || described.cpus.iter().any(|&cpu| self.cpus[cpu as usize].is_known())
+    }
+
+    /// The total if what hangs on unknown clocks cost the least, or the most, fJ.
     pub fn interval_fj(&self) -> (u128, u128) {
         let unknown =
             self.cpus.iter().map(|cpu| cpu.unknown_fj).chain(self.clusters.iter().map(|cluster| cluster.unknown_fj));

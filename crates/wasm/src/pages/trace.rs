@@ -578,6 +578,10 @@ fn show_energy(energy: &TraceEnergy, out: &mut Answer) {
     if unknown_ns > 0 {
         out.say(format!("{} of running are not in the energy: their clock is not known.", ms(unknown_ns)));
     }
+    let idle_ns: u64 = energy.cpus.iter().map(|cpu| cpu.idle_unknown_ns).sum();
+    if idle_ns > 0 {
+        out.say(format!("{} of idle CPUs are not in the energy: it hangs on a clock that is not known.", ms(idle_ns)));
+    }
     if energy.unseen_ns > 0 {
         let time = ms(energy.unseen_ns);
         out.say(format!("{time} of CPUs before their first switch or idle event are not in the energy."));
