@@ -43,6 +43,9 @@ EQUAL = 1e-9
 _DIGITS = 9
 """Decimal places of a clear change, at most."""
 
+DECIMALS = 6
+"""Decimal places of a value, at most."""
+
 _MOST = 1000
 """Iterations beyond which a number of them is no advice."""
 
@@ -233,7 +236,7 @@ def decimals(values: Iterable[float], least: int) -> int:
     (4, 1)
     """
     smallest = min((abs(value) for value in values if value), default=inf)
-    return min(max(least, 2 - floor(log10(smallest))), 6) if isfinite(smallest) else least
+    return min(max(least, 2 - floor(log10(smallest))), DECIMALS) if isfinite(smallest) else least
 
 
 def _more(low: float, high: float, n: int, unit: str) -> str:

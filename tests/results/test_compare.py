@@ -686,9 +686,22 @@ def test_overviews_have_the_reason_of_their_details():
 
 
 def test_small_values_are_not_printed_as_nothing():
-    runs = [run_of("a", [1e-8, 1.2e-8]), run_of("b", [2.0, 2.1])]
+    """1.47 us in seconds was `0.000001`."""
+    runs = [run_of("a", [1e-8, 1.2e-8]), run_of("b", [2.0, 2.1]), run_of("c", [1.47e-6, 1.47e-6])]
     text = render(compare_runs(runs), "text")
-    assert "1.1e-08" in text and "0.000000" not in text and "2.05" in text
+    assert "1.1e-08" in text and "0.00000" not in text.replace("2.050000", "") and "1.47e-06" in text
+
+
+def test_tables_in_html_colour_what_has_a_better_side_alone():
+    rows = [
+        {"policy": policy, "benchmark": "b", "metric": "clock", "unit": "MHz", "better": "", "value": value}
+        for policy, values in (("a", (1000.0, 1001.0, 999.0)), ("b", (1100.0, 1101.0, 1098.0)))
+        for value in values
+    ]
+    for kind in ("detail", "overview"):
+        (table,) = compare(results.frame(rows), table=kind)
+        assert table.rows[0].cells[1].significant
+        assert 'class="better"' not in render(table, "html") and 'class="worse"' not in render(table, "html")
 
 
 def test_a_folder_of_logs_is_a_run_and_its_files_are_iterations(tmp_path):

@@ -177,8 +177,8 @@ def units_of(base: Series, new: Series, paired: bool) -> tuple[dict[Hashable, fl
             values = {at: mean for at, mean in zip(places, means, strict=False) if isfinite(mean)}
         else:
             values = {}
-            for at, own in zip(places, series.iterations, strict=False):
-                values |= {(at, nth) if nth else at: value for nth, value in enumerate(own) if isfinite(value)}
+            for at, each in zip(places, series.iterations, strict=False):
+                values |= {(at, nth) if nth else at: value for nth, value in enumerate(each) if isfinite(value)}
         found.append(values)
     return found[0], found[1]
 

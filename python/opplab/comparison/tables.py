@@ -34,7 +34,7 @@ import textwrap
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from opplab.certainty import Certainty, decimals, digits_of
+from opplab.certainty import DECIMALS, Certainty, decimals, digits_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -302,9 +302,11 @@ def _number(cell: Cell, digits: int) -> str:
         return cell.text
     if cell.value is None:
         return ""
-    text = f"{cell.value:.{digits if cell.digits is None else cell.digits}f}"
-    # What is not nothing is not printed as nothing.
-    return text if not cell.value or float(text) else f"{cell.value:.3g}"
+    digits = digits if cell.digits is None else cell.digits
+    text = f"{cell.value:.{digits}f}"
+    # What is not nothing is not printed as nothing, nor with the one or two digits that the most decimals leave.
+    is_short = not float(text) or (digits >= DECIMALS and abs(cell.value) < 10.0 ** (2 - digits))
+    return f"{cell.value:.3g}" if cell.value and is_short else text
 
 
 def change_ends(cell: Cell) -> tuple[float, float] | None:
@@ -835,11 +837,11 @@ def _html(table: Table) -> str:
     out = ['<table class="opplab">', f"<caption>{escape(_caption(table))}</caption>", "<thead><tr>"]
     out += [f'<th scope="col">{escape(head)}</th>' for head in heads]
     out.append("</tr></thead><tbody>")
-    for line, known in zip(lines, cells, strict=True):
+    for row, line, known in zip(table.rows, lines, cells, strict=True):
         out.append("<tr>")
         for text, cell in zip(line, known, strict=True):
             kind = ""
-            if cell is not None and cell.significant:
+            if cell is not None and cell.significant and row.better:
                 kind = ' class="better"' if (cell.change or 0) > 0 else ' class="worse"'
             out.append(f"<td{kind}>{escape(text)}</td>")
         out.append("</tr>")
