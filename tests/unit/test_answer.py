@@ -803,6 +803,7 @@ def test_variants_are_policies_of_their_own() -> None:
     for wrong, words in (
         ("gouvernor=ondemand", "no key `gouvernor`; did you mean `governor`"),
         ("governor=schedutil", "there already"),
+        ("up_threshold=40", "is a tunable of ondemand and conservative, and the variant's governor is schedutil"),
         ("governor", "write it like"),
     ):
         with pytest.raises(opplab.InputError, match=words):
