@@ -997,6 +997,7 @@ def test_tasks_that_share_a_timer_are_named_with_their_load() -> None:
     (note,) = shared_timers({"tasks": [task(own=False)] * 12})
     assert note.startswith("12 tasks share a timer of 10 ms")
     assert "25 % of a CPU, not 300 %" in note
+    assert "25 % of a CPU, not 12000 %" in shared_timers({"tasks": [task(own=False)] * 480})[0]
     odd = {**task(own=False), "phases": [["a", 1000, 10000000], ["b", 2000, 10000000]]}
     assert "load" not in shared_timers({"tasks": [odd, odd]})[0]
 

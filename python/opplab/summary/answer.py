@@ -912,8 +912,9 @@ not 37.5 %'
         load = ""
         if len(runs) == len(of):
             # Each that comes to the timer moves it by its own period: all have had their turn after the sum.
-            in_turn, alone = sum(run for run, _ in runs) / sum(periods_ns), sum(run / own for run, own in runs)
-            load = f", so that their load is {100 * in_turn:.3g} % of a CPU, not {100 * alone:.3g} %"
+            shares = sum(run for run, _ in runs) / sum(periods_ns), sum(run / own for run, own in runs)
+            in_turn, alone = (f"{100 * share:.3g} %" if share < 10 else f"{100 * share:.0f} %" for share in shares)
+            load = f", so that their load is {in_turn} of a CPU, not {alone}"
         low, high = (f"{end / 1e6:g}" for end in (periods_ns[0], periods_ns[-1]))
         due = "one of them is due each time"
         if low != high:
