@@ -1122,7 +1122,7 @@ def _assumed(
         intervals = f"intervals{of} cover runs and assumptions{but}"
         step = "opplab machine show has the sources"
         if sure.number < needed:
-            intervals, step = f"no intervals: these need {needed} draws", f"--uncertainty {needed} is enough for them"
+            intervals, step = f"no intervals: these need {needed} draws", f"--uncertainty {needed} gives intervals"
         elif experiment.iterations < ITERATIONS:
             intervals, step = f"no intervals: these need {ITERATIONS} iterations", f"--iterations {ITERATIONS} or more"
     return f"Assumed: {'; '.join(filter(None, (number, intervals, *notes))) or 'nothing is marked'}. Next: {step}."
