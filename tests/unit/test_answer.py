@@ -65,6 +65,34 @@ def test_stars_are_explained_where_they_have_no_interval(variant: str, starred: 
     assert "or the change is the same in all runs" in STAR
 
 
+def test_where_a_benchmark_counts_nothing_the_answer_has_words(tmp_path: Path) -> None:
+    """No sentence was a full stop, the table of changes was empty, and a baseline that was named was not."""
+    words = ("--param", "device_us=100000000", "--governor", "schedutil,performance", "--seconds", "0.6")
+    for machine, known in (("juno-r2", True), ("core-ultra-135h", False)):
+        out = ("-o", str(tmp_path / machine))
+        answer = json.loads(run("run", "fio-randread", "-m", machine, *words, *out, "--format", "json").stdout)
+        assert {row["mean"] for row in answer["rows"] if row["metric"] == "iops"} == {0}
+        start = "performance: energy " if known else "Nothing has a change in percent against schedutil: schedutil and "
+        assert answer["finding"].startswith(start)
+        mail = run("run", "fio-randread", "-m", machine, *words, *out, "--format", "markdown").stdout
+        assert ("change against schedutil" in mail) is known
+
+
+def test_a_variant_that_does_no_work_saves_nothing(tmp_path: Path) -> None:
+    """Energy has a change where work has none: the sentence names that it is that of no work."""
+    task = {"loop": -1, "sleep": 1000, "run": 2000}
+    (tmp_path / "load.json").write_text(json.dumps({"tasks": {"t": task}}))
+    done = opplab.Experiment.load
+    words = ("-m", "juno-r2", "--vs", "governor=performance", "--seconds", "0.2", "--iterations", "2")
+    run("run", str(tmp_path / "load.json"), *words, "-o", str(tmp_path / "out"))
+    experiment = done(tmp_path / "out" / "experiment.toml")
+    known = results.read(tmp_path / "out")
+    nothing = (pl.col("policy") == "performance") & (pl.col("metric") == "work_done")
+    emptied = known.with_columns(pl.when(nothing).then(0.0).otherwise(pl.col("value")).alias("value"))
+    assert "does none of the work that schedutil does" in answer_of(experiment, emptied).finding
+    assert "none of the work" not in answer_of(experiment, known).finding
+
+
 def test_the_next_step_of_a_file_that_compares_nothing_is_in_the_file(load: Path, tmp_path: Path) -> None:
     """Goal: the step is one that the command takes: --vs cannot be combined with an experiment's file."""
     head = (

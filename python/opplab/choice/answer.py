@@ -434,8 +434,10 @@ class Choice:
         as_good = chosen.equals or (self._is_next_as_good and runners_up(self.options))
         if max(chosen.best, chosen.ties) < SURE and not as_good:
             out += [f"To be surer: {words}." for words in self.measures()]
-        if not any(parts.varies for parts in chosen.parts.values()):
-            out.append("No variation modelled: all runs of a setting are equal.")
+        if self.iterations >= ITERATIONS and not any(
+            parts.varies for option in self.options for parts in option.parts.values()
+        ):
+            out.append("All runs of a setting are equal: nothing varies between seeds.")
         changes = [each for option in self.options for each in option.changes.items()]
         if any(change.is_clear and self._in_error(metric, change) for metric, change in changes):
             error = f"the replay's own error of {self.energy_error:.1f} %"

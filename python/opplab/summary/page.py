@@ -224,8 +224,8 @@ def findings(blocks: Sequence[Block], drawn: bool = False) -> list[str]:
         out.append("One iteration: nothing here has an interval, so a small change may be chance.")
     elif lines and not any(line.varies for line in lines):
         out.append(
-            "All iterations are equal: no variation of the programs is modelled, so there are no intervals. That "
-            "does not make the changes certain; they depend on the assumptions of the machine file."
+            "All iterations are equal: nothing varies between seeds, so there are no intervals. That does not make "
+            "the changes certain; they depend on the assumptions of the machine file."
         )
     for metric in dict.fromkeys(block.metric for block in blocks):
         out += _distance(metric, [line for block in blocks if block.metric == metric for line in block.lines])
