@@ -93,6 +93,21 @@ def test_a_variant_that_does_no_work_saves_nothing(tmp_path: Path) -> None:
     assert "none of the work" not in answer_of(experiment, known).finding
 
 
+def test_a_page_has_the_runs_that_there_are(load: Path, tmp_path: Path) -> None:
+    """With `until` the file's number is the most: points that stopped sooner have no more runs, seeds and cases."""
+    machines = ("-m", "juno-r2", "-m", "pixel6", "--governor", "ondemand,performance", "--variation", "noisy-host")
+    words = (*machines, "--seconds", "0.3", "--iterations", "40", "--until-ci", "3", "-o", str(tmp_path / "out"))
+    run("run", str(load), *words)
+    rows = results.read(tmp_path / "out")
+    counted = [len(set(part["seed"])) for part in rows.partition_by("machine", "policy")]
+    low, high = min(counted), max(counted)
+    assert high < 40
+    page = re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", (tmp_path / "out" / "report.html").read_text()))
+    runs = f"{low}" if low == high else f"{low} to {high}"
+    assert f"seeds 1 to {high} iterations {runs} simulated time 0.3 s a case, {sum(counted)} cases" in page
+    assert f"Means of {runs} iterations" in page
+
+
 def test_the_next_step_of_a_file_that_compares_nothing_is_in_the_file(load: Path, tmp_path: Path) -> None:
     """Goal: the step is one that the command takes: --vs cannot be combined with an experiment's file."""
     head = (

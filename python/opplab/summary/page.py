@@ -83,6 +83,8 @@ class Report:
     """The block of `report.answer`, as HTML."""
     methods: list[str] = field(default_factory=list)
     """Paragraphs."""
+    runs: str = ""
+    """How many runs points have; where they are not given all iterations."""
     unknown_energy: str = ""
     """Why the energy is unknown; empty if it is known."""
     version: str = ""
@@ -113,6 +115,7 @@ class Report:
                 *(self.sure.findings() if self.sure else []),
             ],
             iterations=means.iterations,
+            runs=self.runs or means.iterations,
             variants=list(classes.items()),
             has_published=has_published,
             has_missed=has_missed,
