@@ -184,8 +184,8 @@ def _variant(base: Variant, text: str) -> Variant:
         elif name in gates:
             keys["gates"] = {**keys.get("gates", {}), name: value}
         elif whose := [row["governor"] for row in _opplab.governor_tunables() if row["name"] == name]:
-            words = f"`{name}` is a tunable of {in_words(whose)}, and the variant's governor is {governor}"
-            raise InputError(f"--vs {text}: {words}; write 'governor={whose[0]} {text}'")
+            told = f"`{name}` is a tunable of {in_words(whose)}, and the variant's governor is {governor}"
+            raise InputError(f"--vs {text}: {told}; write 'governor={whose[0]} {text}'")
         else:
             every = [*known, "proposal", *tunables, *gates]
             near = nearest(name, every)
