@@ -716,6 +716,7 @@ def test_values_of_one_policy_have_their_unit_in_all_forms_of_how_sure(load: Pat
     assert "energy: value and how sure" in page
     assert "Changes in percent" not in page
     assert "change, %" not in page
+    assert "schedutil, :" not in page
     assert "Intervals of the runs alone are Student's t" in page
 
 
