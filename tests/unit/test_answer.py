@@ -65,6 +65,49 @@ def test_stars_are_explained_where_they_have_no_interval(variant: str, starred: 
     assert "or the change is the same in all runs" in STAR
 
 
+def test_where_a_benchmark_counts_nothing_the_answer_has_words(tmp_path: Path) -> None:
+    """No sentence was a full stop, the table of changes was empty, and a baseline that was named was not."""
+    words = ("--param", "device_us=100000000", "--governor", "schedutil,performance", "--seconds", "0.6")
+    for machine, known in (("juno-r2", True), ("core-ultra-135h", False)):
+        out = ("-o", str(tmp_path / machine))
+        answer = json.loads(run("run", "fio-randread", "-m", machine, *words, *out, "--format", "json").stdout)
+        assert {row["mean"] for row in answer["rows"] if row["metric"] == "iops"} == {0}
+        start = "performance: energy " if known else "Nothing has a change in percent against schedutil: schedutil and "
+        assert answer["finding"].startswith(start)
+        mail = run("run", "fio-randread", "-m", machine, *words, *out, "--format", "markdown").stdout
+        assert ("change against schedutil" in mail) is known
+
+
+def test_a_variant_that_does_no_work_saves_nothing(tmp_path: Path) -> None:
+    """Energy has a change where work has none: the sentence names that it is that of no work."""
+    task = {"loop": -1, "sleep": 1000, "run": 2000}
+    (tmp_path / "load.json").write_text(json.dumps({"tasks": {"t": task}}))
+    done = opplab.Experiment.load
+    words = ("-m", "juno-r2", "--vs", "governor=performance", "--seconds", "0.2", "--iterations", "2")
+    run("run", str(tmp_path / "load.json"), *words, "-o", str(tmp_path / "out"))
+    experiment = done(tmp_path / "out" / "experiment.toml")
+    known = results.read(tmp_path / "out")
+    nothing = (pl.col("policy") == "performance") & (pl.col("metric") == "work_done")
+    emptied = known.with_columns(pl.when(nothing).then(0.0).otherwise(pl.col("value")).alias("value"))
+    assert "does none of the work that schedutil does" in answer_of(experiment, emptied).finding
+    assert "none of the work" not in answer_of(experiment, known).finding
+
+
+def test_a_page_has_the_runs_that_there_are(load: Path, tmp_path: Path) -> None:
+    """With `until` the file's number is the most: points that stopped sooner have no more runs, seeds and cases."""
+    machines = ("-m", "juno-r2", "-m", "pixel6", "--governor", "ondemand,performance", "--variation", "noisy-host")
+    words = (*machines, "--seconds", "0.3", "--iterations", "40", "--until-ci", "3", "-o", str(tmp_path / "out"))
+    run("run", str(load), *words)
+    rows = results.read(tmp_path / "out")
+    counted = [len(set(part["seed"])) for part in rows.partition_by("machine", "policy")]
+    low, high = min(counted), max(counted)
+    assert high < 40
+    page = re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", (tmp_path / "out" / "report.html").read_text()))
+    runs = f"{low}" if low == high else f"{low} to {high}"
+    assert f"seeds 1 to {high} iterations {runs} simulated time 0.3 s a case, {sum(counted)} cases" in page
+    assert f"Means of {runs} iterations" in page
+
+
 def test_the_next_step_of_a_file_that_compares_nothing_is_in_the_file(load: Path, tmp_path: Path) -> None:
     """Goal: the step is one that the command takes: --vs cannot be combined with an experiment's file."""
     head = (
@@ -673,6 +716,7 @@ def test_values_of_one_policy_have_their_unit_in_all_forms_of_how_sure(load: Pat
     assert "energy: value and how sure" in page
     assert "Changes in percent" not in page
     assert "change, %" not in page
+    assert "schedutil, :" not in page
     assert "Intervals of the runs alone are Student's t" in page
 
 
@@ -803,6 +847,7 @@ def test_variants_are_policies_of_their_own() -> None:
     for wrong, words in (
         ("gouvernor=ondemand", "no key `gouvernor`; did you mean `governor`"),
         ("governor=schedutil", "there already"),
+        ("up_threshold=40", "is a tunable of ondemand and conservative, and the variant's governor is schedutil"),
         ("governor", "write it like"),
     ):
         with pytest.raises(opplab.InputError, match=words):
@@ -996,6 +1041,7 @@ def test_tasks_that_share_a_timer_are_named_with_their_load() -> None:
     (note,) = shared_timers({"tasks": [task(own=False)] * 12})
     assert note.startswith("12 tasks share a timer of 10 ms")
     assert "25 % of a CPU, not 300 %" in note
+    assert "25 % of a CPU, not 12000 %" in shared_timers({"tasks": [task(own=False)] * 480})[0]
     odd = {**task(own=False), "phases": [["a", 1000, 10000000], ["b", 2000, 10000000]]}
     assert "load" not in shared_timers({"tasks": [odd, odd]})[0]
 

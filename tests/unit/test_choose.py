@@ -1502,7 +1502,7 @@ def test_one_iteration_has_no_interval_and_names_what_has(command: str, draws: i
     load = tmp_path / "load.json"
     load.write_text('{"tasks": {"t": {"loop": -1, "run": 2000, "timer": {"ref": "t", "period": 16000}}}}')
     words = [command, str(load), "-m", "juno-r2", "--governor", "schedutil,performance", "--seconds", "0.2"]
-    words += ["--uncertainty", str(draws), *([] if command == "choose" else ["-o", str(tmp_path / "out")])]
+    words += ["--uncertainty", str(draws), "-o", str(tmp_path / "out")]
     for iterations, promised in ((1, False), (2, True)):
         done = answered(
             *words, "--iterations", str(iterations), "--replace" if command == "run" else "--all", columns=900
@@ -1511,6 +1511,12 @@ def test_one_iteration_has_no_interval_and_names_what_has(command: str, draws: i
         assert ("intervals cover" in last) is promised
         assert ("no intervals: these need 2 iterations" in last) is not promised
         assert ("Next: --iterations 2 or more." in last) is not promised
+        if command == "choose":
+            text = (tmp_path / "out" / "report.html").read_text()
+            of = "the variation of runs and the ranges of assumed values" if draws else "the variation of runs alone"
+            assert (f"Values are means with 95 % intervals, which cover {of}." in text) is promised
+            assert ("Values are means; intervals need 2 iterations." in text) is not promised
+            assert ("Lines are intervals." in text) is promised
         if command == "choose" and draws:
             each = f"runs of each: {iterations}, and {iterations} at each of 39 other draws"
             assert each in done.stdout

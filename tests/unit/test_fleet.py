@@ -720,3 +720,11 @@ def test_a_fleet_and_a_choice_name_the_same_start() -> None:
     ((row,), one) = fleet(["juno-r2"], load, **how).rows(), opplab.choose("juno-r2", load, **how)
     (note,) = [text for text in one.notes if text.startswith("energy and misses include the first ")]
     assert f" ({row['start_percent']:.0f} %), until all tasks have begun" in note
+
+
+@pytest.mark.parametrize("draws", [0, 2])
+def test_intervals_of_the_runs_alone_are_named_as_such(dumps: Path, draws: int) -> None:
+    load = opplab.Workload.parse(json.dumps(LOAD), name="load")
+    options = {**OPTIONS, "governors": ["schedutil", "performance"], "uncertainty": draws}
+    answer = fleet([dumps], load, **options)
+    assert ("no numbers were drawn, so that intervals cover the runs alone" in str(answer)) is not bool(draws)

@@ -309,7 +309,7 @@ def test_runs_without_variation_have_no_interval() -> None:
     text = pairs.render(blocks[0]).plain
     assert "0.00" not in text
     assert "none" in text
-    assert "no variation of the programs is modelled" in " ".join(findings(blocks))
+    assert "nothing varies between seeds, so there are no intervals" in " ".join(findings(blocks))
     chance = frame(_rows("energy", "J", "lower", "n=1", {"base": [2.0, 2.1, 2.2], "new": [2.3, 1.9, 2.2]}))
     (first, *_) = findings(pairs.pair_blocks(chance, [("base", "new")]))
     assert "nothing clear" in first

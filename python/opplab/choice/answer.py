@@ -318,22 +318,27 @@ class Choice:
         asked = {metric for metric in self.metrics if metric in columns and self.units[metric][0] != "%"}
         return asked | {metric for metric in columns if is_compared(metric, *self.units[metric])}
 
+    @property
+    def needs(self) -> str:
+        """What intervals need that the runs do not have; empty where there are intervals."""
+        if self.iterations < ITERATIONS:
+            return f"{ITERATIONS} iterations"
+        needed = quantile_draws(LEVEL)
+        return f"{needed} draws" if self.assumptions and self.samples[0] < needed else ""
+
     def _assumed(self) -> str:
         told = list(filter(None, [*self.notes, self.cold, self.boost]))
-        few = f"no intervals: these need {ITERATIONS} iterations" if self.iterations < ITERATIONS else ""
-        more = f"--iterations {ITERATIONS} or more"
-        if not self.assumptions:
-            notes = "; ".join(["no numbers were drawn", few or "intervals cover the runs", *told])
-            return f"Assumed: {notes}. Next: {more if few else '--uncertainty 40'}."
-        number, _ = self.samples
-        needed = quantile_draws(LEVEL)
-        drawn = f"{len(self.assumptions)} numbers, drawn {number} times"
-        enough = number >= needed
-        covered = few or ("intervals cover runs and these" if enough else f"no intervals: these need {needed} draws")
-        power = "the assumed power is in no draw" if self.assumed_power else ""
+        drawn, covered = "no numbers were drawn", "intervals cover the runs"
+        if self.assumptions:
+            drawn = f"{len(self.assumptions)} numbers, drawn {self.samples[0]} times"
+            covered = "intervals cover runs and these"
+        covered = f"no intervals: these need {self.needs}" if self.needs else covered
+        power = "the assumed power is in no draw" if self.assumed_power and self.assumptions else ""
         notes = "; ".join(filter(None, [drawn, covered, power, *told]))
-        step = self.next_step if enough or power else f"--uncertainty {needed}"
-        return f"Assumed: {notes}. Next: {more if few else step}."
+        if self.needs.endswith("iterations"):
+            return f"Assumed: {notes}. Next: --iterations {ITERATIONS} or more."
+        step = self.next_step if self.assumptions and (power or not self.needs) else f"--uncertainty {quantile_draws()}"
+        return f"Assumed: {notes}. Next: {step}."
 
     def findings(self) -> list[str]:
         """Describe in sentences what to do, how sure that is, and what would make it surer."""
@@ -434,8 +439,10 @@ class Choice:
         as_good = chosen.equals or (self._is_next_as_good and runners_up(self.options))
         if max(chosen.best, chosen.ties) < SURE and not as_good:
             out += [f"To be surer: {words}." for words in self.measures()]
-        if not any(parts.varies for parts in chosen.parts.values()):
-            out.append("No variation modelled: all runs of a setting are equal.")
+        if self.iterations >= ITERATIONS and not any(
+            parts.varies for option in self.options for parts in option.parts.values()
+        ):
+            out.append("All runs of a setting are equal: nothing varies between seeds.")
         changes = [each for option in self.options for each in option.changes.items()]
         if any(change.is_clear and self._in_error(metric, change) for metric, change in changes):
             error = f"the replay's own error of {self.energy_error:.1f} %"

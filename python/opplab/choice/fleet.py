@@ -539,7 +539,7 @@ def fleet(
         f"{_finding(answered)}{_missed(answered)}",
         answered,
         refused,
-        f"{_repeated(sources)}{_assumed(answered)}",
+        f"{_repeated(sources)}{_assumed(answered, options.get('uncertainty', DRAWS))}",
     )
 
 
@@ -767,7 +767,7 @@ def _why_not(saving: Saving) -> str:
     return f"No saving is clear on {{}}: {saving.reason or 'no interval excludes zero'}."
 
 
-def _assumed(answered: Sequence[tuple[MachineType, Saving]]) -> str:
+def _assumed(answered: Sequence[tuple[MachineType, Saving]], draws: int) -> str:
     from opplab.fit.machine_power import GENERIC_MARK
     from opplab.summary.caveats import counts_idle_as_nothing
 
@@ -775,12 +775,13 @@ def _assumed(answered: Sequence[tuple[MachineType, Saving]]) -> str:
         return "No machine type has an answer: every dump is refused."
     generic = sum(GENERIC_MARK in kind.text for kind, _ in answered)
     without = sum(counts_idle_as_nothing(tomllib.loads(kind.text)) for kind, _ in answered)
-    draws = "draws" if generic == 1 else "draw"
-    curves = f"{generic} of {len(answered)} types {draws} a generic curve's power; " if generic else ""
+    have = "draws" if generic == 1 else "draw"
+    curves = f"{generic} of {len(answered)} types {have} a generic curve's power; " if generic else ""
+    alone = "no numbers were drawn, so that intervals cover the runs alone; " if draws < 2 else ""
     idle = f"{without} have no power of idle states and clusters, which counts as 0; " if without else ""
     saves = any((saving.watts or 0.0) > 0 for _, saving in answered)
     which = "that saves most" if saves else "with the most machines"
     return (
-        f"Assumed: {curves}{idle}8760 hours a year under this workload. Next: `opplab fit power` on one machine of the "
-        f"type {which}; its file may stand in place of the dump."
+        f"Assumed: {alone}{curves}{idle}8760 hours a year under this workload. Next: `opplab fit power` on one machine "
+        f"of the type {which}; its file may stand in place of the dump."
     )

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from opplab import _opplab
-from opplab.certainty import quantile_draws
 from opplab.report import svg
 from opplab.report.numbers import quantity
 from opplab.summary.answer import title_of
@@ -22,8 +21,11 @@ def page(choice: Choice) -> str:
     from opplab.summary.sure import table_of, tornado
 
     chosen = choice.recommended
-    needed = quantile_draws(LEVEL)
-    intervals = not choice.assumptions or choice.samples[0] >= needed
+    of = (
+        "the variation of runs and the ranges of assumed values"
+        if choice.assumptions
+        else "the variation of runs alone"
+    )
     panels = [panel(picture_title(choice), pareto_picture(choice))]
     if not choice.unranked:
         panels.append(panel("Probability of being the best", probabilities(choice)))
@@ -46,9 +48,11 @@ def page(choice: Choice) -> str:
         commands=[] if chosen is None else chosen.commands,
         label="" if chosen is None else chosen.label,
         panels=panels,
-        intervals=intervals,
+        intervals=not choice.needs,
         tables=[
-            table_of("Values with intervals" if intervals else "Values", [_titled(row) for row in choice.text_rows()]),
+            table_of(
+                "Values" if choice.needs else "Values with intervals", [_titled(row) for row in choice.text_rows()]
+            ),
             *(
                 [
                     table_of(
@@ -62,10 +66,9 @@ def page(choice: Choice) -> str:
         ],
         note=(
             (
-                f"Values are means with {100 * LEVEL:g} % intervals, which cover the variation of runs and the "
-                "ranges of assumed values. "
-                if intervals
-                else f"Values are means; intervals need {needed} draws. "
+                f"Values are means; intervals need {choice.needs}. "
+                if choice.needs
+                else f"Values are means with {100 * LEVEL:g} % intervals, which cover {of}. "
             )
             + "All settings run the same programs with the same seeds and draws. Two settings may "
             "differ clearly although their intervals overlap: compare the probability of being the best, and the gap "

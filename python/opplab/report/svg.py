@@ -359,7 +359,8 @@ def changes(
 
 def _change(one: Change, name: str, at: Callable[[float], float], axis: tuple[float, float], y: float) -> str:
     change = "from 0" if math.isinf(one.value) else change_text(one.value, one.low, one.high, one.unit, 2)
-    words = one.words or f"{one.label}, {name}: {change}"
+    # Of one load the variant names the row, too.
+    words = one.words or f"{', '.join(dict.fromkeys((one.label, name)))}: {change}"
     marks = []
     if one.low is not None and one.high is not None:
         marks.append(element("line", x1=at(one.low), x2=at(one.high), y1=y, y2=y, class_="whisker"))
@@ -457,7 +458,7 @@ def stacked(title: str, groups: Sequence[tuple[str, Sequence[Bar]]]) -> str:
             for part, class_, percent in bar.parts:
                 if percent < 0.05:
                     continue
-                told = f"{bar.label}, {name}: {part} {percent:.1f} %"
+                told = f"{', '.join(filter(None, (bar.label, name)))}: {part} {percent:.1f} %"
                 marks.append(box(x, y, percent * scale, thick - 1.5, class_, told))
                 x += percent * scale
             body.append(element("g", "".join(marks), data_series=bar.label))

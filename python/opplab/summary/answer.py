@@ -129,6 +129,8 @@ class Line:
     """Of the work done, where both did some."""
     shares: Mapping[str, Change] = field(default_factory=dict)
     """Of missed activations and lost resumes, in percentage points."""
+    no_work: bool = False
+    """Whether it does none of the work of which the baseline does some, so that no change is known."""
 
 
 @dataclass
@@ -201,7 +203,9 @@ class Answer(Block):
         ]
         apart = any(abs(by_work.value - change.value) >= APART for by_work, change in both)
         apart |= self.drawn and any(_ends_apart(by_work.certainty, change.certainty) for by_work, change in both)
-        energy = [ENERGY_PER_WORK] if own else ["energy", *([ENERGY_PER_WORK] if apart else [])]
+        # Where nothing is done there is no energy by work.
+        whole = not own or any("energy" in one.changes and ENERGY_PER_WORK not in one.changes for one in self.lines)
+        energy = [*(["energy"] if whole else []), *([ENERGY_PER_WORK] if own or apart else [])]
         frames = [metric for metric in own if metric.startswith(metrics.FRAMES)]
         first = [*(metric for metric in own if metric not in frames), "rate", *frames]
         asked = [metric for metric in self.asked if metric not in (*first, "energy", ENERGY_PER_WORK, *WAITS)]
@@ -248,8 +252,7 @@ class Answer(Block):
                     p50, p99 = (row.pop(_head(name, unit, "")) for name in pair)
                     row[f"{title} p50/p99, {unit}"] = f"{p50}/{p99}" if p50 or p99 else ""
             first.append(row)
-            if one.base:
-                changes = {title_of(metric): change.words for metric, change in one.changes.items() if metric in told}
+            if changes := {title_of(metric): change.words for metric, change in one.changes.items() if metric in told}:
                 second.append({**place, "against": one.base, **changes})
         named = dict.fromkeys(key for row in second for key in row)
         second = [{key: row.get(key, "") for key in named} for row in second]
@@ -322,7 +325,8 @@ class Answer(Block):
         """The metric of the first sentence: work that is not done is not energy that is saved."""
         told = self._told()
         metric = next((name for name in one.changes if name in told), next(iter(one.changes)))
-        return ENERGY_PER_WORK if metric == "energy" and ENERGY_PER_WORK in told else metric
+        by_work = metric == "energy" and ENERGY_PER_WORK in told and ENERGY_PER_WORK in one.changes
+        return ENERGY_PER_WORK if by_work else metric
 
     def changes_of(self, metric: str) -> list[tuple[Line, Change]]:
         """Give the changes of a metric that the tables show, of all machines and workloads."""
@@ -445,7 +449,11 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
         shares = {metric: each for metric, of in zip(_LATE, lost, strict=True) if (each := points(*of)) is not None}
         line = Line(machine, workload, variant, base if theirs else "", len(runs), values, changes)
         line = replace(line, units={name: own_units[point, name] for name in values if (point, name) in own_units})
-        lines.append(replace(line, work=paired_change("higher", done[0], done[1], "s"), shares=shares))
+        # A benchmark's work is what it counts.
+        counted = about.get(benchmark, "") if units.get(about.get(benchmark, ""), ("", ""))[1] == "higher" else ""
+        ours, base_does = (any(run.get(counted or "work_done") for run in of.values()) for of in (runs, theirs))
+        line = replace(line, work=paired_change("higher", done[0], done[1], "s"), no_work=base_does and not ours)
+        lines.append(replace(line, shares=shares))
         if theirs and prints[point, variant] == prints[point, base]:
             same.append(lines[-1])
     order = list(dict.fromkeys(one.machine for one in lines))
@@ -729,7 +737,9 @@ def _lost(answer: Answer, compared: Sequence[Line], sure: Sureness | None) -> li
     late: dict[str, list[tuple[float, Line, str]]] = {metric: [] for metric in _LATE}
     work_done: list[tuple[float, Line, str]] = []
     for one in compared:
-        if answer._first(one) == ENERGY_PER_WORK and one.work is not None and abs(work := one.work.value) >= APART:
+        if one.no_work:
+            work_done.append((-math.inf, one, f"does none of the work that {one.base} does"))
+        elif answer._first(one) == ENERGY_PER_WORK and one.work is not None and abs(work := one.work.value) >= APART:
             unsure = "" if one.work.certainty.is_clear else f", {one.work.certainty.words}"
             does = f"does {abs(work):.3g} % {'more' if work > 0 else 'less'} work than {one.base}{unsure}"
             work_done.append((work, one, does))
@@ -828,6 +838,11 @@ def same_runs(names: Sequence[str], base: str) -> str:
 
 
 def _alone(answer: Answer) -> str:
+    if bases := list(dict.fromkeys(one.base for one in answer.lines if one.base)):
+        own = metrics.answers(answer.units) or ["work_done"]
+        nothing = [_place(answer, one) for one in answer.lines if any(one.values.get(name) == 0 for name in own)]
+        why = f": {in_words(nothing)} {'does' if len(nothing) == 1 else 'do'} no work" if nothing else ""
+        return f"Nothing has a change in percent against {in_words(bases)}{why}."
     if len(answer.lines) != 1:
         alone = len({(one.machine, one.variant) for one in answer.lines}) == 1
         why = f"of {answer.lines[0].variant} alone" if alone else "no baseline is named"
@@ -912,8 +927,9 @@ not 37.5 %'
         load = ""
         if len(runs) == len(of):
             # Each that comes to the timer moves it by its own period: all have had their turn after the sum.
-            in_turn, alone = sum(run for run, _ in runs) / sum(periods_ns), sum(run / own for run, own in runs)
-            load = f", so that their load is {100 * in_turn:.3g} % of a CPU, not {100 * alone:.3g} %"
+            shares = sum(run for run, _ in runs) / sum(periods_ns), sum(run / own for run, own in runs)
+            in_turn, alone = (f"{100 * share:.3g} %" if share < 10 else f"{100 * share:.0f} %" for share in shares)
+            load = f", so that their load is {in_turn} of a CPU, not {alone}"
         low, high = (f"{end / 1e6:g}" for end in (periods_ns[0], periods_ns[-1]))
         due = "one of them is due each time"
         if low != high:
@@ -1121,7 +1137,7 @@ def _assumed(
         intervals = f"intervals{of} cover runs and assumptions{but}"
         step = "opplab machine show has the sources"
         if sure.number < needed:
-            intervals, step = f"no intervals: these need {needed} draws", f"--uncertainty {needed} is enough for them"
+            intervals, step = f"no intervals: these need {needed} draws", f"--uncertainty {needed} gives intervals"
         elif experiment.iterations < ITERATIONS:
             intervals, step = f"no intervals: these need {ITERATIONS} iterations", f"--iterations {ITERATIONS} or more"
     return f"Assumed: {'; '.join(filter(None, (number, intervals, *notes))) or 'nothing is marked'}. Next: {step}."

@@ -83,6 +83,8 @@ class Report:
     """The block of `report.answer`, as HTML."""
     methods: list[str] = field(default_factory=list)
     """Paragraphs."""
+    runs: str = ""
+    """How many runs points have; where they are not given all iterations."""
     unknown_energy: str = ""
     """Why the energy is unknown; empty if it is known."""
     version: str = ""
@@ -113,6 +115,7 @@ class Report:
                 *(self.sure.findings() if self.sure else []),
             ],
             iterations=means.iterations,
+            runs=self.runs or means.iterations,
             variants=list(classes.items()),
             has_published=has_published,
             has_missed=has_missed,
@@ -224,8 +227,8 @@ def findings(blocks: Sequence[Block], drawn: bool = False) -> list[str]:
         out.append("One iteration: nothing here has an interval, so a small change may be chance.")
     elif lines and not any(line.varies for line in lines):
         out.append(
-            "All iterations are equal: no variation of the programs is modelled, so there are no intervals. That "
-            "does not make the changes certain; they depend on the assumptions of the machine file."
+            "All iterations are equal: nothing varies between seeds, so there are no intervals. That does not make "
+            "the changes certain; they depend on the assumptions of the machine file."
         )
     for metric in dict.fromkeys(block.metric for block in blocks):
         out += _distance(metric, [line for block in blocks if block.metric == metric for line in block.lines])

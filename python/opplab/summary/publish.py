@@ -17,6 +17,7 @@ from opplab.comparison.method import compare_runs
 from opplab.comparison.sources import by_machine
 from opplab.files import safe_name, write_bytes, write_text
 from opplab.metrics import FRAMES, answers, find
+from opplab.report.numbers import several
 from opplab.simulation.power import how_to_get_power, is_unknown
 from opplab.summary.caveats import machines_of
 from opplab.summary.pairs import Block, pair_blocks, places_of, render
@@ -62,8 +63,16 @@ def mean_rows(results: pl.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def legend(iterations: int, *, measured: bool) -> str:
+def runs_of_points(results: pl.DataFrame) -> tuple[list[int], int]:
+    """Give how many runs points have (the fewest and the most; a sweep with ``until`` has both), and all runs."""
+    keys = ["machine", "benchmark", "param", "policy"]
+    number = results.select(*keys, "iteration").unique().group_by(keys).len()["len"].sort().to_list()
+    return list(dict.fromkeys((number[0], number[-1]))), sum(number)
+
+
+def legend(results: pl.DataFrame, *, measured: bool) -> str:
     """Give the line below the tables in a text's layout."""
+    iterations = " to ".join(map(str, runs_of_points(results)[0]))
     clear = "* clear: the interval of the change excludes zero, or the change is the same in all runs; "
     if measured:
         return f"mean of {iterations} iterations; changes are against the first column; {clear}intervals in the report."
@@ -255,16 +264,18 @@ def write_report(
         if timelines
         else ""
     )
-    seeds = f"{facts['seed']} to {facts['seed'] + facts['iterations'] - 1}"
+    runs, cases = runs_of_points(results)
+    # As in a sweep, the seed after the largest is 0.
+    seeds = f"{facts['seed']} to {(facts['seed'] + runs[-1] - 1) % 2**64}"
     report = Report(
         title=experiment.name,
         subtitle=experiment.about,
         facts=[
             ("machine", ", ".join(dict.fromkeys(case.machine for case in experiment.cases))),
             ("kernel profile", ", ".join(facts["kernels"])),
-            ("seeds", seeds if facts["iterations"] > 1 else str(facts["seed"])),
-            ("iterations", str(facts["iterations"])),
-            ("simulated time", f"{experiment.measured_time(' a case')}, {len(experiment.cases)} cases"),
+            ("seeds", seeds if runs[-1] > 1 else str(facts["seed"])),
+            ("iterations", " to ".join(map(str, runs))),
+            ("simulated time", f"{experiment.measured_time(' a case')}, {several(cases, 'case')}"),
             ("program classes", _classes(examples)),
             ("opplab", _opplab.__version__),
             ("made by", command_of(experiment)),
@@ -276,6 +287,7 @@ def write_report(
         timeline_note=note,
         sure=sure,
         answer="" if experiment.compare else answer.html(),
+        runs=" to ".join(map(str, runs)),
         methods=methods(
             facts["seed"],
             experiment.measured_time(),

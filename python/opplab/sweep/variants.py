@@ -11,6 +11,7 @@ from opplab import _opplab
 from opplab.catalog import nearest
 from opplab.errors import InputError
 from opplab.files import toml_value
+from opplab.report.start import in_words
 from opplab.simulation.policy import Policy
 from opplab.sweep.drivers import NOTHING_KNOWN, MachineFacts
 from opplab.sweep.power_profiles import PowerProfile, is_power_profile, power_profiles
@@ -182,6 +183,9 @@ def _variant(base: Variant, text: str) -> Variant:
             keys["tunables"] = {**keys.get("tunables", {}), name: value}
         elif name in gates:
             keys["gates"] = {**keys.get("gates", {}), name: value}
+        elif whose := [row["governor"] for row in _opplab.governor_tunables() if row["name"] == name]:
+            told = f"`{name}` is a tunable of {in_words(whose)}, and the variant's governor is {governor}"
+            raise InputError(f"--vs {text}: {told}; write 'governor={whose[0]} {text}'")
         else:
             every = [*known, "proposal", *tunables, *gates]
             near = nearest(name, every)
