@@ -11,6 +11,7 @@ import pytest
 
 import opplab
 from opplab.errors import InputError
+from opplab.explanation import frequency
 from opplab.explanation.frequency import frequency_findings
 from opplab.explanation.placement import cpu_findings
 from opplab.explanation.records import Records
@@ -666,3 +667,22 @@ def test_the_clocks_do_not_decide_what_a_budget_lasts_for() -> None:
     assert work[1] == pytest.approx(work[0], rel=0.06)
     assert limits[0] == "The clocks decide the rate where no budget does."
     assert limits[1].startswith("No clock helps")
+
+
+def test_a_clock_that_another_cpu_holds_is_not_the_requests() -> None:
+    """One clock for all cores: a request that changes nothing has the clock of the CPU that asks for the most."""
+    keys: dict[str, Any] = {"driver": "intel_cpufreq", "governor": "ondemand", "no_hwp": True}
+    work = opplab.Workload.periodic(5, run_us=4000, period_us=16000)
+    records = Records(opplab.simulate("skylake-8x-uma", work, opplab.Policy(**keys), seconds=0.5)._inner)
+    seen = Counter[bool]()
+    for cpu in range(6):
+        rows = [records.row("freq_grant", int(index)) for index in records.where("freq_grant", policy_cpu=cpu)]
+        for at_ns, row in {row["time_ns"]: row for row in rows}.items():
+            request = {"time_ns": at_ns, "next_khz": row["requested_khz"]}
+            told = frequency._stays(records, cpu, request, at_ns)
+            is_other = row["by_cpu"] != cpu
+            seen[is_other] += 1
+            assert told is not None
+            assert (f": CPU {row['by_cpu']}, which has the same clock, asked for more." in told.text) == is_other
+            assert told.data["granted_khz"] == row["granted_khz"]
+    assert min(seen.values()) > 10

@@ -32,6 +32,7 @@ MHZ = 1000
 """In kHz: levels of hybrids are no whole kHz."""
 NO_LIMIT = ("none", "opp-table", "firmware")
 """Limits of a grant whose end has another reason: a request, or the firmware's decision."""
+ASKED_FOR_MORE = "CPU {}, which has the same clock, asked for more"
 LIMITS = ("scaling_min_freq", "scaling_max_freq")
 """Keys that may have a value for each cluster."""
 
@@ -176,8 +177,9 @@ def _asked(records: Records, cpu: int, request: dict[str, Any]) -> set[int]:
 def _is_due(records: Records, cpu: int, request: dict[str, Any], at_ns: int) -> bool:
     """Report whether the hardware has been asked for another point than a request's, and chooses none itself."""
     grant = _granted(records, cpu, at_ns)
-    due = request["next_khz"] > 0 and not _has_firmware(records, cpu) and grant is not None
-    return due and grant["requested_khz"] not in _asked(records, cpu, request)
+    if grant is None or not request["next_khz"] or _has_firmware(records, cpu):
+        return False
+    return grant["requested_khz"] not in _asked(records, cpu, request)
 
 
 def _stays(records: Records, cpu: int, request: dict[str, Any], at_ns: int) -> Finding | None:
@@ -186,8 +188,12 @@ def _stays(records: Records, cpu: int, request: dict[str, Any], at_ns: int) -> F
     if grant is None or not request["next_khz"] or _has_firmware(records, cpu):
         return None
     khz = grant["granted_khz"]
-    text = f"the clock stays at {point_name(records, cpu, khz)}, which the hardware has for that, too"
     data = {"granted_khz": khz, "delay_ns": at_ns - request["time_ns"]}
+    why = ", which the hardware has for that, too"
+    if grant["by_cpu"] != grant["policy_cpu"]:
+        data["by_cpu"] = grant["by_cpu"]
+        why = f": {ASKED_FOR_MORE.format(grant['by_cpu'])}"
+    text = f"the clock stays at {point_name(records, cpu, khz)}{why}"
     return Finding(at_ns, "delivery", f"{seconds(at_ns)}: {text}.", data)
 
 
@@ -210,7 +216,7 @@ def _delivery(records: Records, cpu: int, request: dict[str, Any], until_ns: int
         text = f"{head} clock {what} {point_name(records, cpu, data['granted_khz'])}, {_after(data['delay_ns'])}"
         if answer["by_cpu"] != answer["policy_cpu"]:
             data["by_cpu"] = answer["by_cpu"]
-            text += f": CPU {answer['by_cpu']}, which has the same clock, asked for more"
+            text += f": {ASKED_FOR_MORE.format(answer['by_cpu'])}"
     elif answer is not None or _is_due(records, cpu, request, until_ns):
         # The clock is still that of a request before.
         data["pending"] = True
