@@ -1516,7 +1516,7 @@ def test_a_level_below_the_lowest_clock_of_the_file_names_that_clock() -> None:
     request = next(finding for finding in found.findings if "level_khz" in finding.data)
     least = request.data["level"] * request.data["level_khz"]
     assert least < run.events("cpu_frequency")["khz"].min() == 1_500_000
-    assert "The lowest clock of the machine's file is 1500 MHz" in text
+    assert "The lowest clock that reaches it is 1500 MHz" in text
 
 
 def test_reports_of_a_cpu_that_may_not_change_the_clock_are_named_where_nothing_was_asked_for() -> None:

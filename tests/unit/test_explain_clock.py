@@ -11,6 +11,7 @@ import pytest
 
 import opplab
 from opplab.errors import InputError
+from opplab.explanation import frequency
 from opplab.explanation.frequency import frequency_findings
 from opplab.explanation.placement import cpu_findings
 from opplab.explanation.records import Records
@@ -83,10 +84,12 @@ def test_the_end_of_another_cpus_request_is_told_of_the_firmwares_clocks_too() -
     ended = 0
     for cpu in range(4):
         rows = [records.row("freq_grant", int(index)) for index in records.where("freq_grant", policy_cpu=cpu)]
+        # Of several answers of an instant the last one stands.
+        rows = list({row["time_ns"]: row for row in rows}.values())
         own_ns = set(records.tables["hwp_decision"]["time_ns"][records.where("hwp_decision", policy_cpu=cpu)].tolist())
-        for before, row, later in zip(rows, rows[1:], rows[2:], strict=False):
+        for before, row in itertools.pairwise(rows):
             falls = before["by_cpu"] != cpu == row["by_cpu"] and before["granted_khz"] > row["granted_khz"]
-            if not falls or row["time_ns"] in own_ns or later["time_ns"] == row["time_ns"]:
+            if not falls or row["time_ns"] in own_ns:
                 continue
             ended += 1
             told = {one.kind: one for one in frequency_findings(records, cpu, row["time_ns"])}
@@ -458,3 +461,228 @@ def test_a_governor_without_a_sample_is_no_fixed_one() -> None:
     reasons = {one.data["reason"] for one in opplab.explain(made, why_slow=True) if one.kind == "slow"}
     assert "sampling" in reasons
     assert "fixed-governor" not in reasons
+
+
+def test_a_request_for_the_point_that_the_hardware_has_is_not_on_its_way() -> None:
+    """Goal: of two requests that the hardware has one point for, the second changes nothing.
+
+    Method: the grants, of which there are none between them. CPPC asks between the operating points.
+    """
+    policy = opplab.Policy(governor="ondemand", driver="cppc_cpufreq", kernel="6.15")
+    work = opplab.Workload.periodic(6, run_us=2400, period_us=16000)
+    records = Records(opplab.simulate("juno-r2", work, policy, seconds=0.5)._inner)
+    grants = records.where("freq_grant", policy_cpu=0)
+    asks = [records.row("dbs_decision", int(index)) for index in records.where("dbs_decision", policy_cpu=0)]
+    stays = 0
+    for row, later in itertools.pairwise(one for one in asks if one["next_khz"] != one["prev_khz"]):
+        at_ns = later["time_ns"] - 1000
+        until = records.until("freq_grant", grants, at_ns)
+        before = records.until("freq_grant", grants, row["time_ns"])
+        told = {one.kind: one for one in frequency_findings(records, 0, at_ns)}
+        if not before or until > before or "delivery" not in told:
+            continue
+        stays += 1
+        had_khz = records.row("freq_grant", int(grants[until - 1]))["granted_khz"]
+        assert told["delivery"].data["granted_khz"] == had_khz
+        assert "which the hardware has for that, too" in told["delivery"].text
+    assert stays > 3
+
+
+def test_a_level_between_two_clocks_names_the_clock_that_it_becomes() -> None:
+    """A hybrid's levels are no whole 100 MHz: 46 x 80.702 MHz = 3712.292 MHz stood beside a clock of 3800 MHz."""
+    policy = opplab.Policy(driver="intel_pstate", governor="powersave", max_perf_pct=80)
+    work = opplab.Workload.periodic(2, run_us=9000, period_us=16000)
+    records = Records(opplab.simulate("core-ultra-135h", work, policy, seconds=0.3)._inner)
+    between = 0
+    for at_ns in range(50_500_000, 300_000_000, 7_300_000):
+        running, *found = cpu_findings(records, 0, at_ns)
+        is_plain = not any(one.kind == "grant" for one in found)
+        for one in found:
+            if is_plain and one.kind == "frequency" and running.data["khz"] - level_khz(one.data) > 1000:
+                between += 1
+                assert f"The lowest clock that reaches it is {running.data['khz'] / 1000:g} MHz" in one.text
+    assert between > 5
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ({"scaling_max_freq": 450_000}, "resolved 450 MHz (OPP 1 of 3), as the limits allow no more."),
+        (
+            {"scaling_min_freq": 800_000},
+            "resolved 800 MHz (OPP 2 of 3), as lower ones are not allowed or not efficient.",
+        ),
+        ({}, ""),
+    ],
+)
+def test_a_point_that_a_limit_made_is_not_the_formulas(policy: dict[str, Any], words: str) -> None:
+    """Method: the lowest operating point that reaches the product of the formula."""
+    records = records_of("juno-r2", **policy)
+    opps_khz = records.policy_of[0]["opps_khz"]
+    other = 0
+    for index in records.where("sugov_decision", policy_cpu=0):
+        row = records.row("sugov_decision", int(index))
+        if not row["wanted_khz"]:
+            continue
+        near_khz = next((khz for khz in opps_khz if khz >= row["raw_khz"]), opps_khz[-1])
+        text = records.words("sugov_decision", row, 0)["text"]
+        other += near_khz != row["wanted_khz"]
+        assert text.endswith(words) == (near_khz != row["wanted_khz"] or not words)
+        assert ("as the limits" in text or "as lower ones" in text) == (near_khz != row["wanted_khz"])
+    assert bool(other) == bool(words)
+
+
+def test_samples_of_intel_pstate_name_what_decided() -> None:
+    """Goal: the busy time asks for a P-state only where nothing else does (intel_pstate.c:get_target_pstate(), v6.12).
+
+    Method: the formula, with the lowest P-state and the limits.
+    """
+    keys: dict[str, Any] = {"driver": "intel_pstate", "governor": "powersave", "kernel": "4.19"}
+    records = records_of("haswell-48x-numa", scaling_max_freq=1_700_000, **keys)
+    words = Counter[str]()
+    for index in range(len(records.tables["dbs_decision"]["time_ns"])):
+        row = records.row("dbs_decision", index)
+        text = records.words("dbs_decision", row, row["policy_cpu"])["text"]
+        words[row["sample_rule"]] += 1
+        # 31 + 31 / 4 P-states of 100 MHz, by the whole percents that are below the busy share.
+        low_khz, high_khz = (38 * (row["load"] + more) // 100 * 100_000 for more in (0, 1))
+        match row["sample_rule"]:
+            case "busy-time":
+                assert low_khz <= row["target_khz"] <= high_khz
+                assert "so that share of the highest P-state and a quarter more" in text
+            case "lowest":
+                assert low_khz < row["target_khz"] == 1_200_000
+                assert "so the lowest P-state" in text
+            case "limit":
+                assert row["target_khz"] == 1_700_000 < high_khz
+                assert "so the nearest P-state that is allowed" in text
+            case "first":
+                assert "busy" not in text
+            case "average":
+                assert row["target_khz"] > low_khz
+    assert {"busy-time", "lowest", "limit", "first"} <= words.keys(), words
+
+
+def test_a_wake_up_that_looks_for_the_idlest_cpu_names_its_result() -> None:
+    """Up to v5.6 big and small CPUs are searched so, where the task does not fit: the sentence had no result."""
+    tasks: dict[str, Any] = {
+        "t": {"run": 60_000, "instance": 2, "cpus": [0, 1], "timer": {"ref": "unique", "period": 100_000}},
+        "u": {"run": 12_000, "cpus": [0, 1], "timer": {"ref": "u", "period": 8000}},
+    }
+    policy = opplab.Policy(governor="performance", kernel="5.1")
+    records = Records(opplab.simulate("pixel4", parsed(tasks), policy, seconds=0.8)._inner)
+    seen = 0
+    for index in records.where("placement_decision", fork=0):
+        row = records.row("placement_decision", int(index))
+        text = records.words("placement_decision", row, row["cpu"])["text"]
+        if row["rule"] == "idlest":
+            seen += 1
+            assert text.endswith(f"CPU {row['cpu']}: the idlest CPU of the idlest group (sched_balance_find_dst_cpu).")
+        assert text.endswith((f"CPU {row['cpu']}.", ")."))
+    assert seen
+
+
+@pytest.mark.parametrize(
+    ("machine", "keys"),
+    [
+        ("skylake-8x-uma", {"driver": "intel_pstate", "governor": "powersave"}),
+        ("skylake-8x-uma", {"driver": "intel_pstate", "governor": "performance"}),
+        ("skylake-8x-uma", {"driver": "intel_cpufreq", "governor": "performance", "no_hwp": True}),
+    ],
+)
+def test_a_clock_after_a_change_that_limits_made_is_not_the_changes(machine: str, keys: dict[str, Any]) -> None:
+    """Goal: what a change did to the clock. Method: the hardware's answers: the first one that has another request.
+
+    A turbo bin, or the first of two answers of an instant, was the clock that a lower limit made.
+    """
+    named = 0
+    for at_ms in range(150, 190, 4):
+        policy = opplab.Policy(**keys, changes=[{"at_ms": at_ms, "max_perf_pct": 40}])
+        work = opplab.Workload.periodic(7, run_us=9000, period_us=16000)
+        records = Records(opplab.simulate(machine, work, policy, seconds=0.3)._inner)
+        for cpu in range(4):
+            (change,) = (one for one in frequency_findings(records, cpu, 280_000_000) if one.kind == "change")
+            khz = change.data.get("granted_khz")
+            if khz is None:
+                continue
+            named += 1
+            at_ns = change.time_ns + change.data["delay_ns"]
+            rows = records.where("cpu_frequency", cpu=cpu, time_ns=at_ns)
+            assert khz == records.row("cpu_frequency", int(rows[-1]))["khz"]
+            grants = [records.row("freq_grant", int(one)) for one in records.where("freq_grant", policy_cpu=cpu)]
+            before = [one for one in grants if one["time_ns"] < at_ns][-1]
+            (*_, row) = (one for one in grants if one["time_ns"] == at_ns)
+            decided = len(records.where("hwp_decision", policy_cpu=cpu, time_ns=at_ns))
+            assert at_ns == change.time_ns or decided or row["requested_khz"] != before["requested_khz"]
+    assert named > 5
+
+
+def test_a_clock_that_a_sample_asked_for_is_not_a_changes() -> None:
+    """CPUs that go start the governor anew: 248 ms later a step up of conservative was "the clock became" of that."""
+    tasks = {"t": {"run": 14_000, "delay": 300_000, "timer": {"ref": "unique", "period": 16_000}, "cpus": [2]}}
+    policy = opplab.Policy(
+        governor="conservative",
+        kernel="5.10",
+        tunables={"sampling_rate": "10000"},
+        changes=[{"at_ms": 200, "offline_cpus": [1]}],
+    )
+    records = Records(opplab.simulate("msm8953", parsed(tasks), policy, seconds=0.6)._inner)
+    told = {one.kind: one for one in frequency_findings(records, 2, 590_000_000)}
+    assert "granted_khz" not in told["change"].data, told["change"].text
+    assert told["delivery"].time_ns > 300_000_000
+
+
+@pytest.mark.parametrize(
+    ("machine", "driver"), [("alder-lake-i7-1260p", "intel_cpufreq"), ("epyc-milan-1s", "amd-pstate")]
+)
+@pytest.mark.parametrize("governor", ["schedutil", "conservative"])
+def test_steps_of_a_driver_without_a_table_are_no_limits(machine: str, driver: str, governor: str) -> None:
+    """A hybrid's 4700 MHz are 60 levels of 78.333 MHz, 4699.98 MHz: no limit is in the way."""
+    records = records_of(machine, driver=driver, governor=governor, kernel="6.12")
+    table = "sugov_decision" if governor == "schedutil" else "dbs_decision"
+    seen = 0
+    for index in range(len(records.tables[table]["time_ns"])):
+        row = records.row(table, index)
+        seen += 1
+        text = records.words(table, row, row["policy_cpu"])["text"]
+        assert "the limits allow no more" not in text
+        # The least of amd-pstate is that of the lowest efficient level.
+        assert "not allowed" not in text or (driver == "amd-pstate" and row["next_khz"] < 1_600_000)
+    assert seen > 50
+
+
+def test_the_clocks_do_not_decide_what_a_budget_lasts_for() -> None:
+    """Goal: the runtime of a deadline task is work, and not time (deadline.c:dl_scaled_delta_exec(), v6.12).
+
+    Method: the cycles that a task that always runs gets under two governors: at 2.4 times the clock 5 % more.
+    """
+    task = {"run": 1000, "loop": -1, "policy": "SCHED_DEADLINE", "dl-runtime": 4000, "dl-period": 10_000}
+    work, limits = [], []
+    for governor in ("schedutil", "performance"):
+        made = opplab.simulate("skylake-8x-uma", parsed({"u": task}), opplab.Policy(governor=governor), seconds=1)
+        told = {one.kind: one for one in opplab.explain(made, why_slow=True)}
+        work.append(told["summary"].data["busy_at_top_ns"])
+        limits.append(told["limit"].text)
+        assert "budget" in told
+    assert work[1] == pytest.approx(work[0], rel=0.06)
+    assert limits[0] == "The clocks decide the rate where no budget does."
+    assert limits[1].startswith("No clock helps")
+
+
+def test_a_clock_that_another_cpu_holds_is_not_the_requests() -> None:
+    """One clock for all cores: a request that changes nothing has the clock of the CPU that asks for the most."""
+    keys: dict[str, Any] = {"driver": "intel_cpufreq", "governor": "ondemand", "no_hwp": True}
+    work = opplab.Workload.periodic(5, run_us=4000, period_us=16000)
+    records = Records(opplab.simulate("skylake-8x-uma", work, opplab.Policy(**keys), seconds=0.5)._inner)
+    seen = Counter[bool]()
+    for cpu in range(6):
+        rows = [records.row("freq_grant", int(index)) for index in records.where("freq_grant", policy_cpu=cpu)]
+        for at_ns, row in {row["time_ns"]: row for row in rows}.items():
+            request = {"time_ns": at_ns, "next_khz": row["requested_khz"]}
+            told = frequency._stays(records, cpu, request, at_ns)
+            is_other = row["by_cpu"] != cpu
+            seen[is_other] += 1
+            assert told is not None
+            assert (f": CPU {row['by_cpu']}, which has the same clock, asked for more." in told.text) == is_other
+            assert told.data["granted_khz"] == row["granted_khz"]
+    assert min(seen.values()) > 10

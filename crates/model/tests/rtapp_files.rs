@@ -358,6 +358,18 @@ fn refusals_say_where_and_why() {
     check("\"t\": { \"run\": X }", "2:15: this is a template: placeholder `X` is not filled in");
     check("\"t\": { \"run\": 1, ", "1:1: a table that does not end");
     check("", "1:12: `tasks` is empty, so there is nothing to run");
+    check(
+        "\"t\": { \"run\": 1, \"instance\": 0 }",
+        "1:12: each task has an `instance` of 0, so there is nothing to run",
+    );
+    check(
+        "\"t\": { \"run\": 1, \"util_min\": 600, \"util_max\": 500 }",
+        "2:30: `util_min` 600 is above `util_max` 500, which the kernel refuses",
+    );
+    check(
+        "\"t\": { \"util_min\": 600, \"phases\": { \"p\": { \"run\": 1, \"util_max\": 500 } } }",
+        "2:65: `util_min` 600 is above `util_max` 500, which the kernel refuses",
+    );
 }
 
 proptest! {

@@ -28,8 +28,11 @@ CLOCK_KEYS = {
 """Keys of a policy that decide on clocks and may change in a run."""
 STARTS = {"governor", "offline_cpus", "nosmt"}
 """Keys whose change makes a policy's governor start anew; CPUs that go or come do so in their own policy."""
+MHZ = 1000
+"""In kHz: levels of hybrids are no whole kHz."""
 NO_LIMIT = ("none", "opp-table", "firmware")
 """Limits of a grant whose end has another reason: a request, or the firmware's decision."""
+ASKED_FOR_MORE = "CPU {}, which has the same clock, asked for more"
 LIMITS = ("scaling_min_freq", "scaling_max_freq")
 """Keys that may have a value for each cluster."""
 
@@ -59,6 +62,8 @@ def _held_text(request: dict[str, Any], held: list[dict[str, Any]], last_ns: int
     free_ns = held[0]["time_ns"] + max(held[0]["wait_ns"], 0)
     due = min(request["time_ns"], free_ns)
     request |= {"held_ns": due - since, "no_report_ns": request["time_ns"] - due}
+    if due <= since and not request["no_report_ns"]:
+        return ""
     what = "It" if all(row["wanted_khz"] == request["wanted_khz"] for row in held) else "Another clock"
     limit = "" if last_ns is None else f" of {length(round(free_ns - last_ns, -3))}"
     text = f" {what} was wanted since {seconds(since)}; the rate limit{limit} held it for {length(due - since)}"
@@ -133,10 +138,16 @@ def _became(records: Records, cpu: int, at_ns: int) -> int | None:
 
 
 def _grants(records: Records, cpu: int, at_ns: int) -> list[dict[str, Any]]:
-    """Give the hardware's last two answers to the policy of a CPU until a point in time, the last one first."""
+    """Give the hardware's last two answers to the policy of a CPU until a point in time, the last one first.
+
+    Of several of an instant the last one stands.
+    """
     rows = records.where("freq_grant", policy_cpu=records.policy_of[cpu]["cpus"][0])
-    rows = rows[: records.until("freq_grant", rows, at_ns)]
-    return [records.row("freq_grant", int(index)) for index in reversed(rows[-2:])]
+    found: list[dict[str, Any]] = []
+    while len(found) < 2 and (count := records.until("freq_grant", rows, at_ns)):
+        found.append(records.row("freq_grant", int(rows[count - 1])))
+        at_ns = found[-1]["time_ns"] - 1
+    return found
 
 
 def _granted(records: Records, cpu: int, at_ns: int) -> dict[str, Any] | None:
@@ -144,17 +155,46 @@ def _granted(records: Records, cpu: int, at_ns: int) -> dict[str, Any] | None:
     return next(iter(_grants(records, cpu, at_ns)), None)
 
 
-def _asked(records: Records, cpu: int, khz: int) -> tuple[int, int]:
-    """Give a frequency that a governor asks for, and the point of the table that a driver of P-states makes of it."""
-    points = records.policy_of[cpu]["opps_khz"]
-    return khz, points[min(bisect_left(points, khz), len(points) - 1)]
+def _has_firmware(records: Records, cpu: int) -> bool:
+    """Report whether the firmware chooses the clock of a CPU: requests are what it may choose from."""
+    return len(records.where("hwp_decision", policy_cpu=records.policy_of[cpu]["cpus"][0])) > 0
 
 
-def _is_pending(records: Records, cpu: int, khz: int, at_ns: int) -> bool:
-    """Report whether the hardware has another frequency than the one that was asked for, and chooses none itself."""
+def _asked(records: Records, cpu: int, request: dict[str, Any]) -> set[int]:
+    """Give what the hardware may call a request: what the governor or its driver asks for, and points that reach it."""
+    cpus, opps_khz = (records.policy_of[cpu][name] for name in ("cpus", "opps_khz"))
+    points = _points(records, cpu)
+    events = records.tables["freq_request"]
+    of_driver = (events["time_ns"] == request["time_ns"]) & np.isin(events["cpu"], cpus)
+    found = set[int]()
+    for khz in (request["next_khz"], *events["khz"][of_driver].tolist()):
+        found |= {khz, *(table[min(bisect_left(table, khz), len(table) - 1)] for table in (opps_khz, points))}
+        # The last point of the table stands for all that there is.
+        found |= {points[-1]} if khz >= opps_khz[-1] else set()
+    return found
+
+
+def _is_due(records: Records, cpu: int, request: dict[str, Any], at_ns: int) -> bool:
+    """Report whether the hardware has been asked for another point than a request's, and chooses none itself."""
     grant = _granted(records, cpu, at_ns)
-    firmware = len(records.where("hwp_decision", policy_cpu=records.policy_of[cpu]["cpus"][0])) > 0
-    return khz > 0 and not firmware and grant is not None and grant["requested_khz"] not in _asked(records, cpu, khz)
+    if grant is None or not request["next_khz"] or _has_firmware(records, cpu):
+        return False
+    return grant["requested_khz"] not in _asked(records, cpu, request)
+
+
+def _stays(records: Records, cpu: int, request: dict[str, Any], at_ns: int) -> Finding | None:
+    """Give the clock that a request leaves as it is: the hardware has one point for it and the one before."""
+    grant = _granted(records, cpu, at_ns)
+    if grant is None or not request["next_khz"] or _has_firmware(records, cpu):
+        return None
+    khz = grant["granted_khz"]
+    data = {"granted_khz": khz, "delay_ns": at_ns - request["time_ns"]}
+    why = ", which the hardware has for that, too"
+    if grant["by_cpu"] != grant["policy_cpu"]:
+        data["by_cpu"] = grant["by_cpu"]
+        why = f": {ASKED_FOR_MORE.format(grant['by_cpu'])}"
+    text = f"the clock stays at {point_name(records, cpu, khz)}{why}"
+    return Finding(at_ns, "delivery", f"{seconds(at_ns)}: {text}.", data)
 
 
 def _is_own(records: Records, row: dict[str, Any], before: dict[str, Any]) -> bool:
@@ -176,11 +216,13 @@ def _delivery(records: Records, cpu: int, request: dict[str, Any], until_ns: int
         text = f"{head} clock {what} {point_name(records, cpu, data['granted_khz'])}, {_after(data['delay_ns'])}"
         if answer["by_cpu"] != answer["policy_cpu"]:
             data["by_cpu"] = answer["by_cpu"]
-            text += f": CPU {answer['by_cpu']}, which has the same clock, asked for more"
-    elif answer is not None or _is_pending(records, cpu, request["next_khz"], until_ns):
+            text += f": {ASKED_FOR_MORE.format(answer['by_cpu'])}"
+    elif answer is not None or _is_due(records, cpu, request, until_ns):
         # The clock is still that of a request before.
         data["pending"] = True
         text = f"{text or seconds(until_ns)}{';' if text else ':'} the hardware has not answered yet"
+    elif not text and records.facts["fast_switch"]:
+        return _stays(records, cpu, request, asked_ns)
     return Finding(asked_ns + data.get("delay_ns", 0), "delivery", text + ".", data) if text else None
 
 
@@ -253,6 +295,12 @@ def frequency_findings(records: Records, cpu: int, at_ns: int) -> list[Finding]:
     return [Finding(since_ns, "shared", text, grant), *_of_policy(records, by_cpu, since_ns, wish_khz)]
 
 
+def _points(records: Records, cpu: int) -> list[int]:
+    """Give the clocks that a CPU may have, with those that no table lists, ascending."""
+    found: list[int] = next(one["opps_khz"] for one in records.outcome["clusters"] if cpu in one["cpus"])
+    return found
+
+
 def _last(records: Records, cpu: int, next_khz: npt.NDArray[np.uint32], wish_khz: int | None) -> int:
     """Give the number of the last decision that asks for the point `wish_khz`: a later one is still on its way.
 
@@ -308,10 +356,36 @@ def _shown(value: Any) -> str:
 
 def _by_limit(records: Records, cpu: int, clock_ns: int) -> bool:
     """Report whether a clock that a slow driver set answers no decision of the governor: a limit itself set it."""
-    if records.facts["fast_switch"] or len(records.where("hwp_decision", policy_cpu=records.policy_of[cpu]["cpus"][0])):
+    if records.facts["fast_switch"] or _has_firmware(records, cpu):
+        return False
+    # Answers to other governors have no time of their decision.
+    if records.setting("governor", clock_ns) != "schedutil":
         return False
     grant = _granted(records, cpu, clock_ns)
     return grant is not None and grant["time_ns"] == clock_ns and grant["delay_ns"] < 0
+
+
+def _is_apart(records: Records, cpu: int, clock_ns: int, changed_ns: int) -> bool:
+    """Report whether a clock is no doing of a change of the run before it.
+
+    It answers what was on its way then, or the request is the one before, of which the hardware allows more or less.
+    """
+    if clock_ns == changed_ns:
+        return False
+    row, before = (*_grants(records, cpu, clock_ns), None, None)[:2]
+    if row is not None and before is not None and row["time_ns"] == clock_ns and not _is_own(records, row, before):
+        return True
+    asks = records.tables["freq_request"]
+    cpus = records.policy_of[cpu]["cpus"]
+    of_policy = np.flatnonzero(np.isin(asks["cpu"], cpus) & (asks["time_ns"] < changed_ns))
+    if not len(of_policy):
+        return False
+    ask = {"time_ns": int(asks["time_ns"][of_policy[-1]]), "next_khz": int(asks["khz"][of_policy[-1]])}
+    table = "hwp_decision" if _has_firmware(records, cpu) else "freq_grant"
+    if table == "freq_grant" and not _is_due(records, cpu, ask, ask["time_ns"] - 1):
+        return False
+    answers = records.where(table, policy_cpu=cpus[0])
+    return records.until(table, answers, clock_ns - 1) == records.until(table, answers, ask["time_ns"] - 1)
 
 
 def _changes(records: Records, cpu: int, at_ns: int) -> tuple[int, list[Finding]]:
@@ -334,15 +408,15 @@ def _changes(records: Records, cpu: int, at_ns: int) -> tuple[int, list[Finding]
         words = ", ".join(f"{name}={_shown(value)}" for name, value in values.items())
         text = f"{seconds(changed_ns)}: the run set {words}"
         data: dict[str, Any] = {"set": values}
-        after = clocks[times_ns >= changed_ns]
-        if len(after):
-            clock = records.row("cpu_frequency", int(after[0]))
-            policy, clock_ns = records.policy_of[cpu]["cpus"][0], clock["time_ns"]
-            if _by_limit(records, cpu, clock_ns) or not _decided(records, policy, changed_ns, clock_ns):
-                data |= {"granted_khz": clock["khz"], "delay_ns": clock["time_ns"] - changed_ns}
+        after = times_ns[times_ns >= changed_ns].tolist()
+        due_ns = next((ns for ns in after if not _is_apart(records, cpu, ns, changed_ns)), None)
+        if due_ns is not None:
+            policy, khz = records.policy_of[cpu]["cpus"][0], _became(records, cpu, due_ns)
+            if khz and (_by_limit(records, cpu, due_ns) or not _decided(records, policy, changed_ns, due_ns)):
+                data |= {"granted_khz": khz, "delay_ns": due_ns - changed_ns}
                 delay = f"{length(data['delay_ns'])} after that" if data["delay_ns"] else "at once"
-                text += f"; the clock became {point_name(records, cpu, clock['khz'])}, {delay}"
-        else:
+                text += f"; the clock became {point_name(records, cpu, khz)}, {delay}"
+        elif not after:
             text += "; the clock is still the one before"
         findings.append(Finding(changed_ns, "change", text + ".", data))
     return since_ns, findings
@@ -352,16 +426,19 @@ def _made(records: Records, cpu: int, table: str, row: dict[str, Any], at_ns: in
     """Explain a request of a governor that takes samples, or of one in Python, and how it reached the hardware."""
     text = f"{seconds(row['time_ns'])}: {records.words(table, row, cpu)['text']}"
     findings = [Finding(row["time_ns"], "frequency", text, row)]
-    policy, asked_khz = row["policy_cpu"], row["next_khz"]
-    if asked_khz == row["prev_khz"] or len(records.where("hwp_decision", policy_cpu=policy)):
+    asked_ns = row["time_ns"]
+    if row["next_khz"] == row["prev_khz"] or _has_firmware(records, cpu):
         return findings
-    asked = _asked(records, cpu, asked_khz)
-    answers = records.where("freq_grant", policy_cpu=policy)
-    answers = answers[records.until("freq_grant", answers, row["time_ns"] - 1) :]
+    before, asked = _granted(records, cpu, asked_ns - 1), _asked(records, cpu, row)
+    if before is not None and before["requested_khz"] in asked:
+        stays = _stays(records, cpu, row, asked_ns)
+        return findings if stays is None else [*findings, stays]
+    answers = records.where("freq_grant", policy_cpu=row["policy_cpu"])
+    answers = answers[records.until("freq_grant", answers, asked_ns - 1) :]
     answer = next(
         (one for one in (records.row("freq_grant", int(n)) for n in answers) if one["requested_khz"] in asked), None
     )
-    if answer is None and not _is_pending(records, cpu, asked_khz, at_ns):
+    if answer is None and before is None:
         return findings
     if answer is None or answer["time_ns"] > at_ns:
         text = f"{seconds(at_ns)}: the hardware has not answered yet."
@@ -457,9 +534,13 @@ def _of_policy(records: Records, cpu: int, at_ns: int, wish_khz: int | None = No
             made = _that_made(records, table, samples[:count], _granted(records, cpu, at_ns))
             row = made if made is not None and made["level"] == row["level"] else row
             text = f"{seconds(row['time_ns'])}: {records.words(table, row, cpu)['text']}"
-            lowest_khz = records.policy_of[cpu]["opps_khz"][0]
-            if row["level"] * row["level_khz"] < lowest_khz:
-                text += f" The lowest clock of the machine's file is {point_name(records, cpu, lowest_khz)}."
+            level_khz, points = row["level"] * row["level_khz"], _points(records, cpu)
+            reached_khz = points[min(bisect_left(points, level_khz), len(points) - 1)]
+            if abs(reached_khz - level_khz) >= MHZ:
+                which = (
+                    "lowest clock that reaches it" if reached_khz > level_khz else "highest clock of the machine's file"
+                )
+                text += f" The {which} is {point_name(records, cpu, reached_khz)}."
             # What the firmware makes of it, where a governor asks.
             findings.append(Finding(row["time_ns"], "firmware" if findings else "frequency", text, row))
     grant = _grant(records, cpu, at_ns)
@@ -467,5 +548,5 @@ def _of_policy(records: Records, cpu: int, at_ns: int, wish_khz: int | None = No
         findings.append(Finding(0, "frequency", _undecided(records)))
     told = [finding for finding in [*findings, grant] if finding is not None]
     # What was decided before a change, or granted before a request, comes before it.
-    in_order = bool(changes) or len(records.where("hwp_decision", policy_cpu=policy)) > 0
+    in_order = bool(changes) or _has_firmware(records, cpu)
     return sorted([*changes, *told], key=lambda one: one.time_ns) if in_order else told

@@ -20,6 +20,7 @@ from opplab.explanation.findings import (
     mhz,
     on_cpus,
     seconds,
+    times,
 )
 from opplab.explanation.placement import candidate_findings, energy_choice, task_findings
 from opplab.explanation.records import Records, task_index, told_apart
@@ -145,7 +146,7 @@ def _ran_elsewhere(path: Path, pid: int | None, placed: Finding) -> list[Finding
     shares = (abs(trace[cpu] / trace.total() - run.get(cpu, 0) / sum(run.values())) for cpu in {*trace, *run})
     if not trace or sum(shares) / 2 <= 0.1:
         return []
-    text = f"In the trace itself it began to run {trace.total()} times: {on_cpus(trace)}."
+    text = f"In the trace itself it began to run {times(trace.total())}: {on_cpus(trace)}."
     return [Finding(0, "trace", f"{text} What follows is of the run of its work.", {"cpus": by_cpu(trace)})]
 
 
@@ -238,8 +239,8 @@ def _recorded_task(path: Path, placements: list[dict[str, Any]], task: str, at_n
     equal = sum(row["computed"] == row["cpu"] for row in rows)
     by_rule = ", ".join(f"{count} by {rule}" for rule, count in rules.most_common())
     text = (
-        f"{task} was placed {len(rows)} times with known inputs: {by_rule}; {on_cpus(cpus)}. "
-        f"The recorded inputs give the kernel's CPU {equal} times."
+        f"{task} was placed {times(len(rows))} with known inputs: {by_rule}; {on_cpus(cpus)}. "
+        f"The recorded inputs give the kernel's CPU {times(equal)}."
     )
     data = {"rules": dict(rules), "cpus": by_cpu(cpus), "equal": equal}
     findings = [Finding(rows[0]["time_ns"], "summary", text, data)]

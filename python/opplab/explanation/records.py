@@ -30,6 +30,7 @@ TABLES = (
     "sched_migrate_task",
     "activation",
     "cpu_frequency",
+    "freq_request",
     "cpu_idle",
     "idle_exit",
     "placement",

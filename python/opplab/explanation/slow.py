@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from opplab import _opplab
-from opplab.explanation.findings import Explanation, Finding, cpu_list, length, mhz, seconds
+from opplab.explanation.findings import Explanation, Finding, cpu_list, length, mhz, seconds, times
 from opplab.explanation.records import REAL_TIME, about_case, rt_stops, throttles
 from opplab.report.numbers import some_of
 
@@ -83,6 +83,7 @@ def acting_limit(
     *,
     fixed_speed: bool = False,
     in_time: bool = False,
+    budgets: bool = False,
 ) -> tuple[str, str]:
     """Give the limit that acts on the rate of a run, and what shows it.
 
@@ -100,6 +101,8 @@ def acting_limit(
         They execute as fast at every clock, so that no clock acts.
     in_time : bool
         Each task waits for a timer, and none came too late to it.
+    budgets : bool
+        The runtime of deadline tasks was used up, which is work and not time: clocks do not decide how much they do.
 
     Notes
     -----
@@ -133,15 +136,16 @@ def acting_limit(
     full = [cpu for cpu, times in enumerate(busy) if times >= FULL_PCT * outcome["wall_ns"]]
     if in_time and not full:
         return "timer", f"Timers decide the rate: no activation was missed, and no CPU was full{told}."
+    elsewhere = " where no budget does" if budgets else ""
     most = max(held_ns, key=lambda name: held_ns[name], default="")
     if most and 2 * held_ns[most] > busy_ns and not fixed_speed:
-        return most, f"The clocks decide the rate, held by {SLOW[most]}{told}."
+        return most, f"The clocks decide the rate{elsewhere}, held by {SLOW[most]}{told}."
     if 100 * saved_ns < busy_ns:
         if full:
             return "full", f"No clock helps: {cpu_list(full)} {'is' if len(full) == 1 else 'are'} full{told}."
         clocks = "the speed does not follow it" if fixed_speed else "the CPUs are at their highest ones"
         return "top", f"No clock helps: {clocks}, and none is full{told}."
-    return "clock", f"The clocks decide the rate{told}."
+    return "clock", f"The clocks decide the rate{elsewhere}{told}."
 
 
 def quotas_that_acted(outcome: _opplab.Outcome, task: int | None = None) -> list[Finding]:
@@ -164,7 +168,7 @@ def budgets_that_acted(
     for index, spans in waits.items() if task is None else [(task, waits[task])] if task in waits else []:
         whole_ns = sum(until_ns - since_ns for since_ns, until_ns, _ in spans)
         whys = Counter(why for *_, why in spans)
-        listed = "; ".join(f"{count} times, {why}" for why, count in whys.most_common())
+        listed = "; ".join(f"{times(count)}, {why}" for why, count in whys.most_common())
         text = (
             f"budget: {names[index]} waited for its next period (SCHED_DEADLINE): {listed}; {length(whole_ns)} in all, "
             "in which it ran at no clock."
@@ -180,7 +184,7 @@ def throttling_that_acted(stops: dict[int, list[tuple[int, int]]]) -> list[Findi
     for cpu, spans in sorted(stops.items()):
         whole_ns = sum(until_ns - since_ns for since_ns, until_ns in spans)
         text = (
-            f"rt-throttling: real-time tasks on CPU {cpu} waited for the next period {len(spans)} times, as their "
+            f"rt-throttling: real-time tasks on CPU {cpu} waited for the next period {times(len(spans))}, as their "
             f"runtime was used up (sched_rt_runtime_us); {length(whole_ns)} in all, in which they ran at no clock."
         )
         data = {"cpu": cpu, "nr_throttled": len(spans), "throttled_ns": whole_ns}
@@ -289,16 +293,21 @@ def slow_cpus(
         findings.append(unknown_governor(facts["governor"]))
     held_ns: dict[str, int] = {name: sums[name]["slow_ns"] for name in HELD_BY if name in sums}
     in_time = nr_missed == 0 and _is_timed(case)
-    limit, words = acting_limit(outcome, busy_ns, held_ns, beside_ns, fixed_speed=fixed_speed, in_time=in_time)
-    if governor_known or limit not in OF_CLOCKS:
-        data = {"limit": limit, "line_ns": outcome["line_ns"], "io_ns": outcome["io_ns"]}
-        findings.append(Finding(0, "limit", words, data))
+    acted: list[Finding] = []
     # Events take another run, in which only deadline and real-time tasks are throttled.
     if {"deadline", *REAL_TIME} & {task["policy"][0] for task in file["workload"]["tasks"]}:
         tables, end_ns = case.events(["dl_throttle", "rt_throttle"]), outcome["end_ns"]
         start_ns = end_ns - outcome["wall_ns"]
-        findings += budgets_that_acted(names, throttles(tables["dl_throttle"], start_ns, end_ns))
-        findings += throttling_that_acted(rt_stops(tables["rt_throttle"], start_ns, end_ns))
+        acted += budgets_that_acted(names, throttles(tables["dl_throttle"], start_ns, end_ns))
+        acted += throttling_that_acted(rt_stops(tables["rt_throttle"], start_ns, end_ns))
+    budgets = any(one.kind == "budget" for one in acted)
+    limit, words = acting_limit(
+        outcome, busy_ns, held_ns, beside_ns, fixed_speed=fixed_speed, in_time=in_time, budgets=budgets
+    )
+    if governor_known or limit not in OF_CLOCKS:
+        data = {"limit": limit, "line_ns": outcome["line_ns"], "io_ns": outcome["io_ns"]}
+        findings.append(Finding(0, "limit", words, data))
+    findings += acted
     findings += quotas_that_acted(outcome)
     if beside_ns[0]:
         findings.append(beside_siblings(busy_ns, *beside_ns))

@@ -326,6 +326,16 @@ pub enum SampleRule {
     NotYet,
     /// conservative with a `freq_step` of 0.
     NoStep,
+    /// intel_pstate: the first sample of a CPU, which has none before it.
+    First,
+    /// intel_pstate: the P-state that a boost for I/O asks for, more than the busy time does.
+    Boost,
+    /// intel_pstate: the lowest P-state, as the busy time asks for less.
+    Lowest,
+    /// intel_pstate: half-way up to the average performance of the sample.
+    Average,
+    /// intel_pstate: what the limits make of it.
+    Limit,
 }
 
 /// What went into the decision on a sample.

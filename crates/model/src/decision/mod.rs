@@ -399,9 +399,14 @@ pub const CODES: [(&str, &[Code]); 12] = [
             code("low-half", "the lower half of powersave_bias"),
             code("step-up", "above the upper threshold, so a step up"),
             code("step-down", "below the lower threshold, so a step down"),
-            code("busy-time", "the P-state that the busy time asks for"),
+            code("busy-time", "so that share of the highest P-state and a quarter more"),
             code("not-yet", "below the lower threshold, but not for sampling_down_factor samples yet"),
             code("no-step", "freq_step is 0, so no step"),
+            code("first", "the first one, from which the next counts"),
+            code("boost", "but a boost for I/O asks for more"),
+            code("lowest", "so the lowest P-state"),
+            code("average", "so half-way from what that asks for up to the average clock meanwhile"),
+            code("limit", "so the nearest P-state that is allowed"),
         ],
     ),
     (
@@ -551,6 +556,7 @@ mod tests {
         assert_eq!(word("sample_rule", SampleRule::LowHalf as u8), "low-half");
         assert_eq!(word("sample_rule", SampleRule::BusyTime as u8), "busy-time");
         assert_eq!(word("sample_rule", SampleRule::NoStep as u8), "no-step");
+        assert_eq!(word("sample_rule", SampleRule::Limit as u8), "limit");
         assert_eq!(word("rule", PlacementRule::IdleSibling as u8), "idle-sibling");
         assert_eq!(word("rule", PlacementRule::Idlest as u8), "idlest");
         assert_eq!(word("rule", PlacementRule::RealTime as u8), "real-time");

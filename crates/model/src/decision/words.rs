@@ -73,7 +73,30 @@ fn factor(parts: u32) -> String {
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
+/// Why a request became less.
+const LIMITED: &str = ", as the limits allow no more";
+/// Why a request became more.
+const PASSED_OVER: &str = ", as lower ones are not allowed or not efficient";
+
 impl Names<'_> {
+    /// The least step between the table's frequencies: drivers without a table have steps of their own, which are smaller.
+    fn step_khz(&self) -> u32 {
+        self.opps_khz.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(0)
+    }
+
+    /// Why a frequency did not become the lowest one that reaches it; empty if it did.
+    fn resolved(&self, raw_khz: u32, khz: u32) -> &'static str {
+        let Some(&last_khz) = self.opps_khz.last() else { return "" };
+        let near_khz = self.opps_khz.iter().copied().find(|&known| known >= raw_khz).unwrap_or(last_khz);
+        match khz {
+            // Boost is beyond the table.
+            _ if khz == near_khz || khz > last_khz => "",
+            _ if khz < raw_khz => LIMITED,
+            _ if khz - raw_khz < self.step_khz() => "",
+            _ => PASSED_OVER,
+        }
+    }
+
     /// A frequency with its place in the table.
     pub fn point(&self, khz: u32) -> String {
         let table = self.opps_khz;
@@ -265,7 +288,7 @@ fn frequency(decision: &Decision, names: &Names<'_>) -> Words {
         // A busy CPU's clock is kept, whatever the utilisation resolves to.
         match word("outcome", outcome) {
             Some("held") => format!("{raw} MHz"),
-            _ => format!("{raw} -> resolved {}", names.point(wanted_khz)),
+            _ => format!("{raw} -> resolved {}{}", names.point(wanted_khz), names.resolved(raw_khz, wanted_khz)),
         }
     };
     let reporter = if cpu == NO_CPU { "A CPU".to_owned() } else { format!("CPU {cpu}") };
@@ -372,7 +395,9 @@ fn sample(decision: &Decision, names: &Names<'_>) -> Words {
     };
     let rule = phrase("sample_rule", sample_rule).unwrap_or("a rule that is not known");
     let threshold = match word("sample_rule", sample_rule) {
-        Some("low-half" | "busy-time" | "no-step") | None => String::new(),
+        Some("low-half" | "no-step") | None => String::new(),
+        // intel_pstate has none.
+        Some(_) if threshold == 0 => String::new(),
         Some(_) => format!(" (threshold {threshold} %)"),
     };
     let target = if target_khz == 0 { String::new() } else { format!(", {}", mhz(target_khz)) };
@@ -381,8 +406,26 @@ fn sample(decision: &Decision, names: &Names<'_>) -> Words {
     } else {
         format!("{} -> {}", mhz(prev_khz), names.point(next_khz))
     };
-    let how = format!("the busiest CPU was busy for {load} % of it, {rule}{threshold}{target}");
-    Words { title: outcome.clone(), text: format!("{} took a sample: {how}: {outcome}.", names.governor), how, outcome }
+    let how = match word("sample_rule", sample_rule) {
+        Some("first") => rule.to_owned(),
+        _ => format!("the busiest CPU was busy for {load} % of it, {rule}{threshold}{target}"),
+    };
+    // A step down goes to the lowest point that reaches it, and each rule to a point that it hits.
+    let down = word("sample_rule", sample_rule) == Some("step-down");
+    let near_khz = names.opps_khz.iter().copied().find(|&khz| target_khz > 0 && khz >= target_khz);
+    let is_near = |khz: u32| khz.abs_diff(next_khz) < names.step_khz();
+    let held = match near_khz.filter(|&khz| down || khz == target_khz) {
+        Some(khz) if is_near(khz) || is_near(target_khz) => "",
+        Some(khz) if khz > next_khz => LIMITED,
+        Some(khz) if khz < next_khz => PASSED_OVER,
+        _ => "",
+    };
+    Words {
+        title: outcome.clone(),
+        text: format!("{} took a sample: {how}: {outcome}{held}.", names.governor),
+        how,
+        outcome,
+    }
 }
 
 /// The choice of an idle state.
@@ -473,6 +516,7 @@ fn placement(decision: &Decision, lines: &[Decision], names: &Names<'_>) -> Word
         PlacementRule::Pinned => simple(format!("It may run on CPU {cpu} only.")),
         PlacementRule::Custom => simple(format!("A placement policy from outside chose CPU {cpu}.")),
         PlacementRule::Deadline => simple(format!("Deadline: CPU {cpu}, {why}.")),
+        PlacementRule::Idlest => simple(format!("CPU {cpu}: {why}.")),
         PlacementRule::RealTime => simple(format!("Real-time: CPU {cpu}, {why}.")),
         PlacementRule::Eas => {
             let count = lines.iter().filter(|line| matches!(line, Decision::Candidate { .. })).count();

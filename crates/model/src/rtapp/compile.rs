@@ -10,6 +10,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use opplab_kernel::unit::SCHED_CAPACITY_SCALE;
+
 use super::syntax::{Attributes, Calibration, EventKind, Loop, MemRunKind, PolicyName, RtApp, Spanned, Task};
 use crate::error::{Fault, ModelError, Pos, shorten};
 use crate::groups::{GroupSpec, is_path};
@@ -173,7 +175,8 @@ impl<'a> Compiler<'a> {
 
         let mut ops: Vec<Op> = Vec::new();
         let mut specs: Vec<PhaseSpec> = Vec::new();
-        set_uclamp(&mut ops, &task.attributes);
+        let mut clamps = (0, SCHED_CAPACITY_SCALE as u16);
+        set_uclamp(&mut ops, &task.attributes, &mut clamps)?;
         if task.repeat != Loop::Times(0) {
             let task_loop = begin_loop(&mut ops, 0, task.repeat);
             for (index, phase) in task.phases.iter().enumerate() {
@@ -197,7 +200,7 @@ impl<'a> Compiler<'a> {
                 if changes {
                     ops.push(Op::SetPolicy { policy: sched_policy(policy_name, attributes, phase.at)? });
                 }
-                set_uclamp(&mut ops, attributes);
+                set_uclamp(&mut ops, attributes, &mut clamps)?;
                 let phase_loop = begin_loop(&mut ops, 1, phase.repeat);
                 let mut spec = PhaseSpec { name: phase.name.clone(), run_ns: 0, period_ns: 0 };
                 let mut takes_time = false;
@@ -437,12 +440,19 @@ fn end_loop(ops: &mut Vec<Op>, slot: u16, begin: Option<u32>) {
     }
 }
 
-fn set_uclamp(ops: &mut Vec<Op>, attributes: &Attributes) {
+/// Sets clamps of utilisation, which are `before` so far. The kernel refuses a lower one above the upper one, and rt-app ends
+/// (core.c:uclamp_validate(), v6.12).
+fn set_uclamp(ops: &mut Vec<Op>, attributes: &Attributes, before: &mut (u16, u16)) -> Result<(), Fault> {
     let min = attributes.util_min.as_ref().map(|clamp| clamp.value);
     let max = attributes.util_max.as_ref().map(|clamp| clamp.value);
-    if min.is_some() || max.is_some() {
-        ops.push(Op::SetUclamp { min, max });
+    let Some(clamp) = attributes.util_min.as_ref().or(attributes.util_max.as_ref()) else { return Ok(()) };
+    *before = (min.unwrap_or(before.0), max.unwrap_or(before.1));
+    if before.0 > before.1 {
+        let message = format!("`util_min` {} is above `util_max` {}, which the kernel refuses", before.0, before.1);
+        return Err(Fault::new(clamp.at, message));
     }
+    ops.push(Op::SetUclamp { min, max });
+    Ok(())
 }
 
 /// The policy that rt-app would set, with its defaults (nice 0, priority 10).

@@ -352,6 +352,9 @@ pub(super) fn rtapp_from(root: &Node, options: ParseOptions) -> Result<RtApp, Fa
         return Err(Fault::new(tasks_node.at, "`tasks` is empty, so there is nothing to run"));
     }
     let nr_threads: u64 = tasks.iter().map(|task| u64::from(task.instances)).sum();
+    if nr_threads == 0 {
+        return Err(Fault::new(tasks_node.at, "each task has an `instance` of 0, so there is nothing to run"));
+    }
     if nr_threads > NR_THREADS_MAX {
         let message = format!("{nr_threads} threads; at most {NR_THREADS_MAX} can be simulated");
         return Err(Fault::new(tasks_node.at, message));

@@ -1,10 +1,8 @@
 //! intel_pstate in the engine: what the driver does at reports of the scheduler and at looks of the firmware (its setup: `intel`).
 
-use opplab_kernel::cpufreq::facts::{SampleNote, SampleRule};
+use opplab_kernel::cpufreq::facts::SampleNote;
 use opplab_kernel::cpufreq::freq_table::Relation;
-use opplab_kernel::cpufreq::intel_pstate::{
-    Counters, FRAC_BITS, HwpRequest, SCHED_CPUFREQ_IDLE_PLACEMENT, SCHED_CPUFREQ_IOWAIT,
-};
+use opplab_kernel::cpufreq::intel_pstate::{Counters, HwpRequest, SCHED_CPUFREQ_IDLE_PLACEMENT, SCHED_CPUFREQ_IOWAIT};
 use opplab_kernel::pelt::HalfLife;
 use opplab_kernel::profile::NoTurboCpuinfoMax;
 use opplab_model::decision::Decision;
@@ -39,10 +37,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let Governor::Pstate(governor) = &mut self.policies[policy].governor else { return };
         let update = governor.update_util(time, flags, self.tick_ns, counters, &intel.globals);
         let khz = u32::try_from(governor.current_pstate.saturating_mul(governor.pstate.scaling)).unwrap_or(0);
-        let load = u32::try_from(governor.busy_scaled >> FRAC_BITS).unwrap_or(0);
+        let (load, rule) = (governor.busy_percent, governor.rule);
         if S::DECISIONS && update.sampled {
             let prev_khz = self.policies[policy].cur_khz;
-            let note = SampleNote { load, threshold: 0, rule: SampleRule::BusyTime, target_khz: khz };
+            let note = SampleNote { load, threshold: 0, rule, target_khz: khz };
             self.record(Decision::sample(cpu.0, cpu.0, note, prev_khz, khz));
         }
         if update.pstate.is_some() {

@@ -16,6 +16,7 @@
 //! ([`IowaitBoostForm::Full`]) is written from memory of v4.12 to v5.0; neither is covered by vectors.
 
 use crate::cpufreq::driver::{DriverEntry, DriverKind, FastSwitch, Governors};
+use crate::cpufreq::facts::SampleRule;
 use crate::cpufreq::freq_table::Relation;
 pub use crate::profile::IntelHwpTarget;
 use crate::profile::{HwpDynamicBoost, IntelIowaitBoost, KernelProfile, NoTurboCpuinfoMax};
@@ -366,6 +367,10 @@ pub struct ActiveCpu {
     pub core_avg_perf: i32,
     /// The last busy fraction after boost, times 100, in 1/256.
     pub busy_scaled: i32,
+    /// The same before boost, in percent.
+    pub busy_percent: u32,
+    /// What decided on the P-state of the last sample.
+    pub rule: SampleRule,
     prev: Counters,
     sample: Counters,
 }
@@ -385,6 +390,8 @@ impl ActiveCpu {
             sample_time_ns: 0,
             core_avg_perf: 0,
             busy_scaled: 0,
+            busy_percent: 0,
+            rule: SampleRule::First,
             prev: Counters::default(),
             sample: Counters::default(),
         }
@@ -408,11 +415,15 @@ impl ActiveCpu {
             return ActiveUpdate::default();
         }
         if first {
+            (self.busy_percent, self.rule) = (0, SampleRule::First);
             return ActiveUpdate { sampled: true, pstate: None };
         }
         self.core_avg_perf = ((self.sample.aperf << EXT_FRAC_BITS) / self.sample.mperf) as i32;
         let target = self.get_target_pstate(globals);
         let pstate = prepare_request(&self.pstate, &self.limits, target);
+        if pstate != target {
+            self.rule = SampleRule::Limit;
+        }
         let changed = pstate != self.current_pstate;
         self.current_pstate = pstate;
         ActiveUpdate { sampled: true, pstate: changed.then_some(pstate) }
@@ -467,9 +478,12 @@ impl ActiveCpu {
     fn get_target_pstate(&mut self, globals: &Globals) -> i32 {
         let mperf = self.sample.mperf.checked_shl(self.aperf_mperf_shift).unwrap_or(0) as i64;
         let mut busy_frac = (mperf << FRAC_BITS).wrapping_div(self.sample.tsc as i64) as i32;
+        self.busy_percent = (busy_frac.wrapping_mul(100) >> FRAC_BITS).try_into().unwrap_or(0);
+        self.rule = SampleRule::BusyTime;
         // A comparison of unsigned values in C, too.
         if (busy_frac as u32) < self.iowait_boost {
             busy_frac = self.iowait_boost as i32;
+            self.rule = SampleRule::Boost;
         }
         if self.iowait_form == IowaitBoostForm::Full {
             self.iowait_boost >>= 1;
@@ -479,11 +493,14 @@ impl ActiveCpu {
         let top = if globals.no_turbo { self.pstate.max_pstate } else { self.pstate.turbo_pstate };
         let with_headroom = top.wrapping_add(top >> 2);
         let mut target = ((i64::from(with_headroom) * i64::from(busy_frac)) >> FRAC_BITS) as i32;
-        target = target.max(self.pstate.min_pstate);
+        if target < self.pstate.min_pstate {
+            (target, self.rule) = (self.pstate.min_pstate, SampleRule::Lowest);
+        }
         let average = (self.pstate.max_pstate_physical as u64).wrapping_mul(self.core_avg_perf as u64);
         let average = (average >> EXT_FRAC_BITS) as i32;
         if average > target {
             target = target.wrapping_add(average.wrapping_sub(target) >> 1);
+            self.rule = SampleRule::Average;
         }
         target
     }
