@@ -2253,3 +2253,16 @@ def test_who_counts_as_late_is_not_outside_of_the_counts(tmp_path: Path) -> None
     counted = int(re.search(r"of (\d+) activations were missed", summary)[1])  # type: ignore[index]
     assert counted > 60, "both tasks count"
     assert "Outside of these counts" not in summary
+
+
+def test_a_governor_that_is_assumed_is_not_stated(tmp_path: Path) -> None:
+    """A trace without a clock has no decision; its reason stated the governor that was only assumed."""
+    switch = (
+        "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state=S ==> next_comm={} next_pid={} next_prio=120"
+    )
+    path = tmp_path / "run.txt"
+    ran = [("swapper/0", 0, "a", 7), ("a", 7, "swapper/0", 0)] * 3
+    path.write_text("".join(f"x-0 [000] {nth}.5: {switch.format(*of)}\n" for nth, of in enumerate(ran, 1)))
+    assert "and performance is assumed, which" in str(called("explain", path, "-m", "juno-r2", "--cpu", "0").exception)
+    stated = called("explain", path, "-m", "juno-r2", "--cpu", "0", "--recorded-governor", "ondemand")
+    assert "and the governor is ondemand, which" in str(stated.exception)

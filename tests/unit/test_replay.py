@@ -870,3 +870,33 @@ def test_assumed_power_is_no_energy_model(tmp_path: Path) -> None:
         assert rows[name]["replayed"] == pytest.approx(rows[name]["recorded"], rel=0.05), rows[name]
     told = answered("explain", tmp_path / "run.dat", "-m", "mt6768", "--task", "ui-0").stdout
     assert "by eas" not in told
+
+
+def test_an_energy_that_is_shown_is_not_called_blank(tmp_path: Path) -> None:
+    """A policy that ran nothing, of unknown clock, leaves the energy known; its line called that blank.
+
+    Method: a task on one cluster of a Juno, with that one's clocks only.
+    """
+    switch = (
+        "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state=S ==> next_comm={} next_pid={} next_prio=120"
+    )
+    task, idle = ("a", 7), ("swapper/1", 0)
+    lines = [f"x-0 [001] 1.000000: cpu_frequency: state=600000 cpu_id={cpu}" for cpu in (1, 2)]
+    for nth in range(40):
+        now_us = 1_000_000 + nth * 10_000
+        lines += [
+            f"x-0 [001] {now_us / 1e6:.6f}: sched_waking: comm=a pid=7 prio=120 target_cpu=001",
+            f"x-0 [001] {now_us / 1e6 + 1e-5:.6f}: {switch.format(*idle, *task)}",
+            f"a-7 [001] {now_us / 1e6 + 3e-3:.6f}: {switch.format(*task, *idle)}",
+        ]
+    path = tmp_path / "run.txt"
+    path.write_text("".join(line + "\n" for line in lines))
+    found = json.loads(answered("replay", path, "-m", "juno-r2", "--mode", "open", "--format", "json").stdout)
+    assert found["metrics"][0]["metric"] == "energy" and found["metrics"][0]["recorded"] > 0
+    assert [one["of"] for one in found["silent"]] == ["policy0 frequency and changes"]
+    hidden = [line for line in lines if "cpu_frequency" not in line]
+    path.write_text("".join(line + "\n" for line in hidden))
+    found = json.loads(answered("replay", path, "-m", "juno-r2", "--mode", "open", "--format", "json").stdout)
+    assert "recorded" not in found["metrics"][0]
+    of = [one["of"] for one in found["silent"]]
+    assert of == ["policy0 frequency and changes", "policy1 frequency and changes, energy"]

@@ -831,7 +831,7 @@ def test_what_cpus_without_events_did_is_not_known(tmp_path: Path) -> None:
     summed = opplab.read_trace(tmp_path / "run.txt").signal_sums(juno)
     assert summed.cluster_energy is not None and summed.cluster_energy["energy_j"].is_null().to_list() == [False, True]
     shown = called("trace", "energy", tmp_path / "run.txt", "-m", "juno-r2").output
-    assert "events are of 1 CPUs, machine juno-r2 has 6: what the others did is not known" in shown
+    assert "events are of CPUs up to 0, machine juno-r2 has 6 CPUs: what others did is not known" in shown
     assert "or whether a CPU kept them awake, is not known" in " ".join(shown.split())
 
 
@@ -854,3 +854,12 @@ def test_tasks_on_cpus_without_switches_are_named(tmp_path: Path) -> None:
     trace.signals()
     (note,) = [note for note in trace.notes if "sched_switch" in note]
     assert note.startswith("CPU 1 has no sched_switch event, although tasks were woken on or moved to there")
+
+
+def test_a_cpu_that_polls_keeps_its_cluster_awake(tmp_path: Path) -> None:
+    """Beside CPUs without events, too. Method: by hand, one CPU of a Skylake polls for 10 ms."""
+    machine = opplab.Machine.load("skylake-8x-uma")
+    opp = machine.tree["cluster"][0]["opp"][0]
+    lines = [_clock(1_000_000, 0, opp["khz"]), _idle(1_000_000, 0, 0), _idle(1_010_000, 0, -1)]
+    (row,) = _energy_of(lines, tmp_path / "run.txt", machine).clusters.to_dicts()
+    assert (row["shared_j"], row["unknown_ns"]) == (pytest.approx(0.01 * opp["cluster_uw"] / 1e6), 0)

@@ -79,7 +79,7 @@ fn metrics_node(rows: &[Metric]) -> Node {
 
 /// What the trace does not record, and why.
 fn silent_node(replay: &Replay, comparison: &Comparison, rows: &[Metric], periods: &LatePeriods) -> Node {
-    let mut reasons = comparison.silence.reasons(&replay.setup.machine);
+    let mut reasons = comparison.silence.reasons(&replay.setup.machine, &comparison.recorded);
     if rows.iter().any(|row| row.verdict == Verdict::NoTimers) {
         let LatePeriods { late, activations: all, by_deadline, unjudged } = periods;
         let by_events = match all {

@@ -220,8 +220,7 @@ impl Comparison {
 
     /// Whether the trace's energy is not known: a policy ran at frequencies that the trace does not record.
     pub fn energy_is_silent(&self) -> bool {
-        let policies = self.recorded.policies.iter().zip(&self.silence.frequency);
-        policies.into_iter().any(|(policy, &silent)| silent && policy.busy_ns.iter().any(|&ns| ns > 0))
+        !self.silence.of_energy(&self.recorded).is_empty()
     }
 
     /// How far the work of `changed` is from that of `check`, in parts of 100 000 of it.

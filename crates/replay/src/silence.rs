@@ -20,13 +20,24 @@ impl Silence {
         index.and_then(|index| self.frequency.get(index)).copied().unwrap_or(false)
     }
 
-    /// What is blank for it, and why.
-    pub fn reasons(&self, machine: &Machine) -> Vec<(String, String)> {
-        let mut reasons = Vec::new();
-        for ((_, cpus), _) in machine.policies().iter().zip(&self.frequency).filter(|(_, silent)| **silent) {
+    /// The policies whose unknown clock leaves the energy of `recorded` unknown, by number: those that ran something.
+    pub(crate) fn of_energy(&self, recorded: &Measured) -> Vec<usize> {
+        let busy =
+            |nth: usize| recorded.policies.get(nth).is_some_and(|policy| policy.busy_ns.iter().any(|&ns| ns > 0));
+        let silent = self.frequency.iter().enumerate().filter(|&(_, &silent)| silent);
+        silent.map(|(nth, _)| nth).filter(|&nth| busy(nth)).collect()
+    }
+
+    /// What of `recorded` is blank for it, and why.
+    pub fn reasons(&self, machine: &Machine, recorded: &Measured) -> Vec<(String, String)> {
+        let (mut reasons, of_energy) = (Vec::new(), self.of_energy(recorded));
+        let silent =
+            machine.policies().into_iter().zip(&self.frequency).enumerate().filter(|(_, (_, silent))| **silent);
+        for (nth, ((_, cpus), _)) in silent {
             let list = cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            let energy = if of_energy.contains(&nth) { ", energy" } else { "" };
             reasons.push((
-                format!("policy{} frequency and changes, energy", cpus[0]),
+                format!("policy{} frequency and changes{energy}", cpus[0]),
                 format!(
                     "no cpu_frequency event of CPU {list} is in the trace, and no clock of it in a snapshot beside it"
                 ),

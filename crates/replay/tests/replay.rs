@@ -634,7 +634,7 @@ fn what_a_trace_does_not_tell_is_not_compared() {
         assert_eq!((row.verdict, row.change_counts.unwrap_or(false)), (Verdict::Unchanging, false), "{name}");
     }
     assert_eq!(row("wake-up latency p99").recorded, None);
-    let reasons = found.silence.reasons(&machine);
+    let reasons = found.silence.reasons(&machine, &found.recorded);
     let first = format!("no cpu_frequency event of CPU {}", silent[0]);
     assert!(reasons.len() == 2 && reasons[0].1.contains(&first), "{reasons:?}");
 }

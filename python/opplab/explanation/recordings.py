@@ -351,9 +351,11 @@ def _recorded(
             text = f"CPU {cpu} has no other clock than {mhz(policy['opps_khz'][0])}."
             findings = [Finding(0, "clock", text, {"khz": policy["opps_khz"][0]})]
             return Explanation({"recording": str(folder), "from": "its machine"}, findings)
+        name, known = policy["governor"], policy.get("governor_known", True)
+        of = f"the governor is {name}" if known else f"{name} is assumed"
         raise InputError(
             f"{folder} has no clock of CPU {cpu} (no cpu_frequency event), and no decision: only schedutil's follow "
-            f"from events, and the governor is {policy['governor']}, which --recorded-governor changes"
+            f"from events, and {of}, which --recorded-governor changes"
         )
     first_ns, last_ns = times_ns[0], times_ns[-1]
     at_ns = (first_ns + last_ns) // 2 if at_ns is None else at_ns

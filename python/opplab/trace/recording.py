@@ -137,7 +137,8 @@ class Trace:
             return [found]
         # Formats that do not have the number of CPUs show those that have events. A pipe is read once only.
         seen, there = self.info["cpus"] if self.path.is_file() else 0, machine._inner.nr_cpus
-        few = f"events are of {seen} CPUs, machine {machine.name} has {there}: what the others did is not known"
+        have = f"events are of CPUs up to {seen - 1}, machine {machine.name} has {there} CPUs"
+        few = f"{have}: what others did is not known"
         return [few] if 0 < seen < there else []
 
     def check_memory(

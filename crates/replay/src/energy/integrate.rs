@@ -490,13 +490,15 @@ impl<'m> Integrator<'m> {
 
     /// Whether a cluster is awake only if CPUs are of which no event shows what they do.
     fn may_sleep(&self, cluster: usize) -> bool {
-        let cpus = &self.machine.clusters[cluster].cpus;
+        let described = &self.machine.clusters[cluster];
+        let cpus = &described.cpus;
         let is_unseen = |cpu: &u32| {
             let cpu = &self.cpus[*cpu as usize];
             (cpu.runs, cpu.state) == (Runs::Unknown, None)
         };
+        let rests = |cpu: &u32| matches!(self.cpu_state(*cpu), CpuState::Resident(state) if !described.polls(state));
         let is_told = self.sleep_is_told || self.asleep[cluster].is_some();
-        !is_told && cpus.iter().any(is_unseen) && cpus.iter().all(|cpu| is_unseen(cpu) || !self.is_awake(*cpu))
+        !is_told && cpus.iter().any(is_unseen) && cpus.iter().all(|cpu| is_unseen(cpu) || rests(cpu))
     }
 
     /// Everything of `cpu`, its siblings and its cluster up to `now`.
