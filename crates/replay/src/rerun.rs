@@ -642,9 +642,17 @@ impl Replay {
         open_decisions(&self.events, machine, policy, start_khz)
     }
 
+    /// Frequency of each cpufreq policy from which a closed loop starts; none where a run starts as always. The clocks of a recorded kernel
+    /// are what was left of the time before. A simulated run starts from the lowest request of its policy: the clock that the hardware
+    /// granted for it is none that was asked for, and idle CPUs would keep one that another policy never had.
+    fn first_khz(&self) -> Vec<u32> {
+        let begins = self.events.is_simulated() && self.events.first_ns == 0;
+        if begins { Vec::new() } else { self.setup.start_khz.clone() }
+    }
+
     /// The case, its events, and the work that was done in the time that is measured.
     fn closed(&self, policy: &Policy, nth: u64, births: Births) -> Result<(ClosedCase, Events, u128), ReplayError> {
-        let Setup { machine, start_khz, .. } = &self.setup;
+        let Setup { machine, .. } = &self.setup;
         let mut case = Case {
             machine: machine.clone(),
             workload: self.workload.clone(),
@@ -674,13 +682,8 @@ impl Replay {
         let late = late_ticks(&self.events, tick_ns).filter(|(edge_ns, _)| phase_ns == Some(*edge_ns));
         let tick_late_ns = late.map_or_else(Vec::new, |(_, late_ns)| late_ns);
         let takes_turns = self.shared_stream;
-        let mut start = Start {
-            khz: start_khz.clone(),
-            wakes,
-            tick_late_ns,
-            takes_turns,
-            ..start_at(&self.events, &self.setup, 0)
-        };
+        let mut start =
+            Start { khz: self.first_khz(), wakes, tick_late_ns, takes_turns, ..start_at(&self.events, &self.setup, 0) };
         for (time_ns, _) in &mut start.wheel {
             *time_ns += later_ns;
         }
