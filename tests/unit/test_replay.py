@@ -4,6 +4,7 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -825,6 +826,27 @@ def test_a_closed_loop_of_a_run_starts_as_runs_do(tmp_path: Path) -> None:
     few = {"per": {"loop": -1, "run": 500, "timer": {"ref": "unique", "period": 10000}}}
     found = _closed("alder-lake-i7-1260p", few, {**keys, "governor": "schedutil"}, tmp_path)
     assert _clocks_of_idle(found["replayed"]) == _clocks_of_idle(found["recorded"])
+
+
+@pytest.mark.parametrize("form", ["dat", "txt"])
+def test_a_tick_that_switches_is_no_work_of_who_it_preempts(form: str, tmp_path: Path) -> None:
+    """Samples come at ticks: the tick's time counted as the preempted task's, and its next activation as shorter.
+
+    Method: work that the program states, of loops without variation.
+    """
+    tasks = {"per": {"loop": -1, "run": 20000, "timer": {"ref": "unique", "period": 50000}, "cpus": [0]}}
+    work = Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    machine = Machine.load("core-ultra-135h")
+    works = []
+    for governor in ("performance", "conservative"):
+        trace = tmp_path / f"{governor}.{form}"
+        policy = Policy(governor=governor, driver="intel_cpufreq", variation="none")
+        simulate(machine, work, policy, seconds=2).to_trace(trace)
+        (case,), *_ = _opplab.replayed_cases(str(trace), machine._inner, 1, None, None, False)
+        (task,) = json.loads(case.to_json())["workload"]["tasks"]
+        works.append(median(op[1] for op in task["ops"] if op[0] == "run"))
+    # Text has times in us.
+    assert works[1] == pytest.approx(works[0], abs=50 if form == "dat" else 2000)
 
 
 def test_work_beyond_the_recording_is_no_answer(tmp_path: Path) -> None:
