@@ -35,6 +35,7 @@ use crate::setup::{Recorded, Setup, common_value, recording_files, shows_request
 use crate::signals::First;
 use crate::silence::Silence;
 use crate::tick::{late_ticks, phase_ns};
+use crate::wakeups::{Unsure, unsure};
 
 /// How near the replay of a trace's own policy is to be in frequency residency, in parts of 100 000.
 pub const FREQ_LIMIT: u64 = 5_000;
@@ -181,6 +182,8 @@ pub struct Comparison {
     pub work_share: Option<u64>,
     /// What tasks of a closed loop would do beyond what is recorded of them, which `changed` does sooner.
     pub beyond: Beyond,
+    /// What of their work hangs on what wake-ups are, which the trace does not show.
+    pub unsure: Unsure,
     /// The runs of a closed loop that `check` and `changed` are the means of; those of equal number had the same costs and draws.
     pub runs: (Vec<Measured>, Vec<Measured>),
     /// Of a recording on a shared stream in a closed loop whose CPUs apart are not near as a whole: which of both ways it is of.
@@ -414,6 +417,10 @@ impl Replay {
         let changed = Measured::mean(&runs);
         let pairs = comparison.runs.0.iter().zip(&runs).map(|(own, changed)| (&own.spans[..], &changed.spans[..]));
         let beyond = beyond(&sharing.workload.tasks, self.events.duration_ns, pairs);
+        let unsure = match mode {
+            Mode::Open => Unsure::default(),
+            Mode::Closed => unsure(&sharing.workload.tasks, comparison.runs.0.iter().zip(&runs)),
+        };
         let work = |run: &Measured| match mode {
             Mode::Open if self.setup.machine.speed_is_constant() => 1,
             Mode::Open => run.busy_cycles(),
@@ -421,7 +428,14 @@ impl Replay {
         };
         let share = (work(&changed) * 100_000).checked_div(work(&comparison.check));
         let work_share = share.map(|share| u64::try_from(share).unwrap_or(u64::MAX));
-        Ok(Comparison { changed: Some(changed), work_share, beyond, runs: (comparison.runs.0, runs), ..comparison })
+        Ok(Comparison {
+            changed: Some(changed),
+            work_share,
+            beyond,
+            unsure,
+            runs: (comparison.runs.0, runs),
+            ..comparison
+        })
     }
 
     /// Replays the recorded policy, and with `change` the changed one.
@@ -498,6 +512,7 @@ impl Replay {
             silence,
             work_share: None,
             beyond: Beyond::default(),
+            unsure: Unsure::default(),
             runs: (runs, Vec::new()),
             streams: None,
         }
