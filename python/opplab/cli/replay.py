@@ -89,7 +89,7 @@ BUSY = ("ms", 1e6, 1)
 # the change: chosen so that intervals held the energy of random runs under another policy (docs/replay-accuracy.md).
 OWN_ERROR = 1.5
 OWN_ERROR_OF_CHANGE = 0.1
-HELD = "of 214 random runs it held the energy under the other policy in 203"
+HELD = "of 214 random runs it held the energy under the other policy in 203, of 10 pairs of recordings in 8"
 
 
 def _percent(part: float | None, whole: float | None) -> str:
