@@ -35,6 +35,7 @@ pub mod setup;
 pub mod signals;
 pub mod silence;
 mod tick;
+pub mod wakeups;
 
 use std::path::PathBuf;
 

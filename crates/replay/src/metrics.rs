@@ -154,7 +154,9 @@ pub(crate) const MISSED: &str = "missed activations";
 /// The metrics of a comparison, in the order in which they are shown.
 pub fn metrics(comparison: &Comparison, mode: Mode) -> Vec<Metric> {
     let silence = &comparison.silence;
-    let work_off = u128::from(comparison.work_off()) + u128::from(comparison.beyond.share);
+    let work_off = u128::from(comparison.work_off())
+        + u128::from(comparison.beyond.share)
+        + u128::from(comparison.unsure.kept + comparison.unsure.lost);
     let row =
         |name: String, unit, limit_percent: u64, timing: bool, known: bool, of: &dyn Fn(&Measured) -> Option<u64>| {
             let recorded = of(&comparison.recorded).filter(|_| known);
@@ -266,6 +268,7 @@ mod tests {
             silence: Silence { frequency: Vec::new(), wakeups: false },
             work_share: None,
             beyond: crate::beyond::Beyond::default(),
+            unsure: crate::wakeups::Unsure::default(),
             runs: (checks.clone(), changes),
             streams: None,
         };

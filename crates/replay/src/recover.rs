@@ -114,12 +114,18 @@ impl History {
     }
 }
 
+/// A switch that comes no later than this after a tick is the tick's, and the time that the tick takes is the next task's; ns. Text has times
+/// in us.
+const AT_TICK_NS: u64 = 1_000;
+
 /// A CPU while the trace is read.
 #[derive(Debug, Clone, Copy)]
 struct CpuState {
     current: TaskIdx,
     freq_khz: u32,
     since_ns: u64,
+    /// From when on its ticks are still to be counted.
+    ticks_from_ns: u64,
     /// When it last became idle.
     idle_ns: u64,
     /// When it began to leave idle, where it is on its way or has left since.
@@ -262,6 +268,7 @@ impl<'a> Reader<'a> {
                 current: IDLE_TASK,
                 freq_khz: recording.start_khz.get(policy).copied().unwrap_or(0),
                 since_ns: 0,
+                ticks_from_ns: 0,
                 idle_ns: 0,
                 exit_ns: None,
             })
@@ -291,6 +298,8 @@ impl<'a> Reader<'a> {
         let machine = self.recording.machine;
         let state = &mut self.cpus[cpu];
         let since = std::mem::replace(&mut state.since_ns, now).max(self.recording.window.0);
+        let ticks_from = state.ticks_from_ns.max(since);
+        state.ticks_from_ns = state.ticks_from_ns.max(now);
         let (current, freq_khz) = (state.current, state.freq_khz);
         if current == IDLE_TASK || now <= since {
             return;
@@ -312,8 +321,8 @@ impl<'a> Reader<'a> {
         *history.ran_ns.entry(cluster.capacity.into()).or_default() += now - since;
         // Those of a simulated run come when they are due; elsewhere it is their number that counts.
         let phase_ns = self.recording.tick_phase_ns.filter(|_| self.recording.events.is_simulated()).unwrap_or(0);
-        let before = |time_ns: u64| (time_ns + self.tick_ns - phase_ns) / self.tick_ns;
-        let ticks = before(now) - before(since);
+        let before = |time_ns: u64| (time_ns + self.tick_ns - phase_ns).saturating_sub(AT_TICK_NS) / self.tick_ns;
+        let ticks = before(now).saturating_sub(before(ticks_from));
         // The machine's own actions are work, too.
         history.overhead_ns += ticks * machine.costs.tick_ns;
     }
@@ -394,6 +403,8 @@ impl<'a> Reader<'a> {
                 }
                 self.cpus[c].current = next;
                 self.cpus[c].since_ns = now;
+                // An idle CPU's tick is nobody's work.
+                self.cpus[c].ticks_from_ns = if prev == IDLE_TASK { now + 2 * AT_TICK_NS } else { now };
                 if !inside {
                     return;
                 }

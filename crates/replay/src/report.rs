@@ -126,6 +126,8 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, clo
     let rows = metrics(comparison, mode);
     let periods = replay.events.late_periods();
     let work_beyond = comparison.changed.as_ref().map(|_| comparison.beyond.share).filter(|&share| share > 0);
+    let unsure = &comparison.unsure;
+    let work_unsure = Some([unsure.kept, unsure.lost]).filter(|shares| shares.iter().any(|&share| share > 0));
     to_json(&node_table! {
         mode: if mode == Mode::Open { "open" } else { "closed" }, machine: machine.name, governor: policy.governor,
         governor_known: replay.setup.governor_known, kernel: policy.kernel, tasks: replay.workload.tasks.len(),
@@ -133,6 +135,7 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, clo
         assumed_power: replay.assumed_power, floor_uw: machine.floor_uw, fixed_speed: machine.speed_is_constant(),
         self_check: self_check(comparison), closed_self_check: closed.map(self_check),
         work_share: comparison.work_share, work_beyond, beyond_tasks: work_beyond.map(|_| &comparison.beyond.tasks),
+        unsure_tasks: work_unsure.as_ref().map(|_| &unsure.tasks), work_unsure: work_unsure.map(Vec::from),
         metrics: metrics_node(&rows), silent: silent_node(replay, comparison, &rows, &periods),
         unjudged: periods.unjudged,
         recorded: measured_node(recorded, slice::from_ref(recorded), machine, &comparison.silence, energy_known),

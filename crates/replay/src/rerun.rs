@@ -37,6 +37,7 @@ use crate::setup::{Recorded, Setup, common_value, recording_files, shows_request
 use crate::signals::First;
 use crate::silence::Silence;
 use crate::tick::{late_ticks, phase_ns};
+use crate::wakeups::{Unsure, unsure};
 
 /// How near the replay of a trace's own policy is to be in frequency residency, in parts of 100 000.
 pub const FREQ_LIMIT: u64 = 5_000;
@@ -183,6 +184,8 @@ pub struct Comparison {
     pub work_share: Option<u64>,
     /// What tasks of a closed loop would do beyond what is recorded of them, which `changed` does sooner.
     pub beyond: Beyond,
+    /// What of their work hangs on what wake-ups are, which the trace does not show.
+    pub unsure: Unsure,
     /// The runs of a closed loop that `check` and `changed` are the means of; those of equal number had the same costs and draws.
     pub runs: (Vec<Measured>, Vec<Measured>),
     /// Of a recording on a shared stream in a closed loop whose CPUs apart are not near as a whole: which of both ways it is of.
@@ -425,6 +428,10 @@ impl Replay {
         let changed = Measured::mean(&runs);
         let pairs = comparison.runs.0.iter().zip(&runs).map(|(own, changed)| (&own.spans[..], &changed.spans[..]));
         let beyond = beyond(&sharing.workload.tasks, self.events.duration_ns, pairs);
+        let unsure = match mode {
+            Mode::Open => Unsure::default(),
+            Mode::Closed => unsure(&sharing.workload.tasks, comparison.runs.0.iter().zip(&runs)),
+        };
         let work = |run: &Measured| match mode {
             Mode::Open if self.setup.machine.speed_is_constant() => 1,
             Mode::Open => run.busy_cycles(),
@@ -432,7 +439,14 @@ impl Replay {
         };
         let share = (work(&changed) * 100_000).checked_div(work(&comparison.check));
         let work_share = share.map(|share| u64::try_from(share).unwrap_or(u64::MAX));
-        Ok(Comparison { changed: Some(changed), work_share, beyond, runs: (comparison.runs.0, runs), ..comparison })
+        Ok(Comparison {
+            changed: Some(changed),
+            work_share,
+            beyond,
+            unsure,
+            runs: (comparison.runs.0, runs),
+            ..comparison
+        })
     }
 
     /// Replays the recorded policy, and with `change` the changed one.
@@ -509,6 +523,7 @@ impl Replay {
             silence,
             work_share: None,
             beyond: Beyond::default(),
+            unsure: Unsure::default(),
             runs: (runs, Vec::new()),
             streams: None,
         }
@@ -653,9 +668,17 @@ impl Replay {
         open_decisions(&self.events, machine, policy, start_khz)
     }
 
+    /// Frequency of each cpufreq policy from which a closed loop starts; none where a run starts as always. The clocks of a recorded kernel
+    /// are what was left of the time before. A simulated run starts from the lowest request of its policy: the clock that the hardware
+    /// granted for it is none that was asked for, and idle CPUs would keep one that another policy never had.
+    fn first_khz(&self) -> Vec<u32> {
+        let begins = self.events.is_simulated() && self.events.first_ns == 0;
+        if begins { Vec::new() } else { self.setup.start_khz.clone() }
+    }
+
     /// The case, its events, and the work that was done in the time that is measured.
     fn closed(&self, policy: &Policy, nth: u64, births: Births) -> Result<(ClosedCase, Events, u128), ReplayError> {
-        let Setup { machine, start_khz, .. } = &self.setup;
+        let Setup { machine, .. } = &self.setup;
         let mut case = Case {
             machine: machine.clone(),
             workload: self.workload.clone(),
@@ -685,13 +708,8 @@ impl Replay {
         let late = late_ticks(&self.events, tick_ns).filter(|(edge_ns, _)| phase_ns == Some(*edge_ns));
         let tick_late_ns = late.map_or_else(Vec::new, |(_, late_ns)| late_ns);
         let takes_turns = self.shared_stream;
-        let mut start = Start {
-            khz: start_khz.clone(),
-            wakes,
-            tick_late_ns,
-            takes_turns,
-            ..start_at(&self.events, &self.setup, 0)
-        };
+        let mut start =
+            Start { khz: self.first_khz(), wakes, tick_late_ns, takes_turns, ..start_at(&self.events, &self.setup, 0) };
         for (time_ns, _) in &mut start.wheel {
             *time_ns += later_ns;
         }
