@@ -13,11 +13,16 @@ pub struct Figure {
     unit: String,
     better: String,
     pattern: Regex,
+    /// Whether the numbers of a run add up, as those of a program's directions and jobs do; else their mean counts.
+    adds_up: bool,
 }
+
+/// Programs that print a rate for each direction and job.
+const ADDED_UP: &[&str] = &["fio"];
 
 /// Program, metric, unit, what is better, and pattern of what known programs print.
 const READERS: &[(&str, &str, &str, &str, &str)] = &[
-    ("hackbench", "time", "s", "lower", r"(?m)^\s*(?:Total time|Time):\s*([0-9.]+)"),
+    ("hackbench", "time", "s", "lower", r"(?m)^\s*(?:Total time|Time):\s*([0-9.]+)(?:\s|$)"),
     ("pgbench", "tps", "tx/s", "higher", r"(?m)^tps = ([0-9.]+)"),
     ("tbench", "throughput", "MB/s", "higher", r"(?m)^Throughput ([0-9.]+) MB/sec"),
     ("dbench", "throughput", "MB/s", "higher", r"(?m)^Throughput ([0-9.]+) MB/sec"),
@@ -29,7 +34,7 @@ const READERS: &[(&str, &str, &str, &str, &str)] = &[
         r"(?m)^\s*(?:total number of events/s|events per second|events/s \(eps\)):\s*([0-9.]+)",
     ),
     ("schbench", "latency p99", "us", "lower", r"(?ms)^(?:Wakeup|Latency).*?99\.0th:\s*([0-9.]+)"),
-    ("fio", "iops", "1/s", "higher", r#"(?m)(?:"iops" : |IOPS=)([0-9.]+)"#),
+    ("fio", "iops", "1/s", "higher", r#"(?m)(?:"iops" : |IOPS=)([0-9.]+)([kMG]?)"#),
     (
         "stress-ng",
         "bogo ops",
@@ -46,12 +51,13 @@ pub fn known(command: &str) -> Vec<Figure> {
     READERS
         .iter()
         .filter(|(program, ..)| words(program))
-        .filter_map(|(_, name, unit, better, pattern)| {
+        .filter_map(|(program, name, unit, better, pattern)| {
             Some(Figure {
                 name: (*name).to_owned(),
                 unit: (*unit).to_owned(),
                 better: (*better).to_owned(),
                 pattern: Regex::new(pattern).ok()?,
+                adds_up: ADDED_UP.contains(program),
             })
         })
         .collect()
@@ -81,17 +87,30 @@ pub fn parse(text: &str) -> Result<Figure, HostError> {
         return Err(wrong("has no name"));
     }
     let (name, unit, better) = (name.trim().to_owned(), unit.to_owned(), better.to_owned());
-    Ok(Figure { name, unit, better, pattern })
+    Ok(Figure { name, unit, better, pattern, adds_up: false })
 }
 
 impl Figure {
-    /// The figure in what a program printed: the mean where it is there several times.
+    /// The figure in what a program printed: the mean where it is there several times, or the sum where these add up.
     pub fn read(&self, output: &str) -> Option<Quantity> {
-        let number = |text: &str| text.parse::<f64>().ok().filter(|value| value.is_finite());
-        let values: Vec<f64> =
-            self.pattern.captures_iter(output).filter_map(|found| number(found.get(1)?.as_str())).collect();
-        let mean = values.iter().sum::<f64>() / values.len() as f64;
-        (!values.is_empty()).then(|| Quantity::new(self.name.as_str(), &self.unit, &self.better, mean))
+        let values: Vec<f64> = self
+            .pattern
+            .captures_iter(output)
+            .filter_map(|found| {
+                let value = found.get(1)?.as_str().parse::<f64>().ok()?;
+                // What fio shortens: `61.1k`.
+                let scale = match found.get(2).filter(|_| self.adds_up).map_or("", |one| one.as_str()) {
+                    "k" => 1e3,
+                    "M" => 1e6,
+                    "G" => 1e9,
+                    _ => 1.0,
+                };
+                Some(value * scale).filter(|value| value.is_finite())
+            })
+            .collect();
+        let sum = values.iter().sum::<f64>();
+        let value = if self.adds_up { sum } else { sum / values.len() as f64 };
+        (!values.is_empty()).then(|| Quantity::new(self.name.as_str(), &self.unit, &self.better, value))
     }
 }
 
@@ -112,6 +131,11 @@ mod tests {
         check("sysbench cpu run", "    events per second:  6021.11\n", &[("events", 6021.11)]);
         check("tbench 4", "Throughput 812.4 MB/sec  4 clients\n", &[("throughput", 812.4)]);
         check("fio job", "  read: IOPS=2000, BW=8\n", &[("iops", 2000.0)]);
+        // Shortened numbers, and directions that add up.
+        check("fio job", "  read: IOPS=61.1k, BW=8\n  write: IOPS=26.2k, BW=3\n", &[("iops", 87_300.0)]);
+        check("fio job", "\"iops\" : 700.5,\n\"iops\" : 299.5,\n\"iops\" : 0.0,\n", &[("iops", 1000.0)]);
+        // Decimals of another language are not cut off.
+        check("hackbench", "Time: 0,512\n", &[]);
         check(
             "schbench",
             "Wakeup Latencies percentiles (usec) runtime 1 (s)\n   50.0th: 5\n * 99.0th: 12\n",
