@@ -160,7 +160,7 @@ def test_a_benchmarks_warm_up_is_named_beside_the_time_of_its_run(folder: Path) 
     assert "(Linux 6.12.117, 0.6 s, the first 0.5 s left out, 1 run each)" in head
     values = {row["metric"]: row["value"] for row in opplab.results.read("out/warm").to_dicts()}
     assert values["energy"] / values["power"] == pytest.approx(0.1)
-    assert "0.6 s a case, the first 0.5 s left out, 1 cases" in Path("out/warm/report.html").read_text()
+    assert "0.6 s a case, the first 0.5 s left out, 1 case" in Path("out/warm/report.html").read_text()
     shown = called("experiment", "show", "out/warm/experiment.toml").stdout
     assert "1 of 0.6 s, the first 0.5 s left out\n" in shown
     chosen = called("choose", *short, "--uncertainty", "0", columns=400)

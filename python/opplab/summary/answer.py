@@ -1129,6 +1129,8 @@ def _assumed(
     if sure is None:
         intervals = f"intervals cover the runs{but}" if experiment.pairs and experiment.iterations > 1 else ""
         step = "--uncertainty 40 draws what is assumed" if experiment.pairs else _what_compares(experiment)
+        if experiment.pairs and experiment.iterations < ITERATIONS:
+            step = f"--iterations {ITERATIONS} or more gives intervals"
     else:
         covered = {line.metric for line in (*sure.lines, *sure.beside)}
         every = {metric for one in lines for metric in one.changes} <= covered

@@ -67,7 +67,7 @@ def runs_of_points(results: pl.DataFrame) -> tuple[list[int], int]:
     """Give how many runs points have (the fewest and the most; a sweep with ``until`` has both), and all runs."""
     keys = ["machine", "benchmark", "param", "policy"]
     number = results.select(*keys, "iteration").unique().group_by(keys).len()["len"].sort().to_list()
-    return list(dict.fromkeys((number[0], number[-1]))), sum(number)
+    return list(dict.fromkeys((min(number, default=0), max(number, default=0)))), sum(number)
 
 
 def legend(results: pl.DataFrame, *, measured: bool) -> str:
