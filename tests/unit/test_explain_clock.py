@@ -686,3 +686,29 @@ def test_a_clock_that_another_cpu_holds_is_not_the_requests() -> None:
             assert (f": CPU {row['by_cpu']}, which has the same clock, asked for more." in told.text) == is_other
             assert told.data["granted_khz"] == row["granted_khz"]
     assert min(seen.values()) > 10
+
+
+def test_the_end_of_another_threads_request_is_told_though_it_asked_again_since() -> None:
+    """Goal: what made a clock, though answers of one instant went up and down again since then.
+
+    Method: the answers: the last one of each instant, of which equal ones are one.
+    """
+    keys: dict[str, Any] = {"driver": "intel_pstate", "governor": "powersave", "no_hwp": True, "kernel": "6.8"}
+    work = opplab.Workload.periodic(48, run_us=3000, period_us=8000)
+    records = Records(opplab.simulate("haswell-48x-numa", work, opplab.Policy(**keys), seconds=0.4)._inner)
+    ended = 0
+    for cpu in range(24):
+        rows = [records.row("freq_grant", int(index)) for index in records.where("freq_grant", policy_cpu=cpu)]
+        last = list({row["time_ns"]: row for row in rows}.values())
+        changes = [row for before, row in itertools.pairwise(last) if before | {"time_ns": 0} != row | {"time_ns": 0}]
+        for before, row in itertools.pairwise(changes):
+            repeats = [one["time_ns"] for one in last if one["time_ns"] > row["time_ns"] and one not in changes]
+            after = next((one["time_ns"] for one in changes if one["time_ns"] > row["time_ns"]), records.end_ns)
+            if before["by_cpu"] == cpu or row["by_cpu"] != cpu or row["requested_khz"] != before["requested_khz"]:
+                continue
+            for at_ns in [one for one in repeats if one < after][:2]:
+                told = {one.kind: one for one in frequency_findings(records, cpu, at_ns)}
+                ended += 1
+                assert told["shared"].time_ns == row["time_ns"]
+                assert "no CPU that has it asked for more any longer" in told["shared"].text
+    assert ended

@@ -368,7 +368,7 @@ fn refusals_say_where_and_why() {
     );
     check(
         "\"t\": { \"util_min\": 600, \"phases\": { \"p\": { \"run\": 1, \"util_max\": 500 } } }",
-        "2:65: `util_min` 600 is above `util_max` 500, which the kernel refuses",
+        "2:66: `util_min` 600 is above `util_max` 500, which the kernel refuses",
     );
 }
 

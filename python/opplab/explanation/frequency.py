@@ -32,6 +32,8 @@ MHZ = 1000
 """In kHz: levels of hybrids are no whole kHz."""
 NO_LIMIT = ("none", "opp-table", "firmware")
 """Limits of a grant whose end has another reason: a request, or the firmware's decision."""
+ANSWER = ("requested_khz", "granted_khz", "limit", "by_cpu")
+"""What is the same in an answer of the hardware that repeats the one before."""
 ASKED_FOR_MORE = "CPU {}, which has the same clock, asked for more"
 LIMITS = ("scaling_min_freq", "scaling_max_freq")
 """Keys that may have a value for each cluster."""
@@ -140,13 +142,19 @@ def _became(records: Records, cpu: int, at_ns: int) -> int | None:
 def _grants(records: Records, cpu: int, at_ns: int) -> list[dict[str, Any]]:
     """Give the hardware's last two answers to the policy of a CPU until a point in time, the last one first.
 
-    Of several of an instant the last one stands.
+    Of several of an instant the last one stands; one that repeats the one before is none.
     """
     rows = records.where("freq_grant", policy_cpu=records.policy_of[cpu]["cpus"][0])
     found: list[dict[str, Any]] = []
-    while len(found) < 2 and (count := records.until("freq_grant", rows, at_ns)):
-        found.append(records.row("freq_grant", int(rows[count - 1])))
-        at_ns = found[-1]["time_ns"] - 1
+    while count := records.until("freq_grant", rows, at_ns):
+        row = records.row("freq_grant", int(rows[count - 1]))
+        at_ns = row["time_ns"] - 1
+        if found and found[-1]["delay_ns"] < 0 and all(row[name] == found[-1][name] for name in ANSWER):
+            found[-1] = row
+        elif len(found) == 2:
+            break
+        else:
+            found.append(row)
     return found
 
 
@@ -445,8 +453,12 @@ def _made(records: Records, cpu: int, table: str, row: dict[str, Any], at_ns: in
         return [*findings, Finding(row["time_ns"], "delivery", text, {"pending": True})]
     became, delay_ns = _became(records, cpu, answer["time_ns"]), answer["time_ns"] - row["time_ns"]
     what, khz = ("stays at", answer["granted_khz"]) if became is None else ("became", became)
-    text = f"{seconds(answer['time_ns'])}: the clock {what} {point_name(records, cpu, khz)}, {_after(delay_ns)}."
-    return [*findings, Finding(answer["time_ns"], "delivery", text, {"granted_khz": khz, "delay_ns": delay_ns})]
+    text = f"{seconds(answer['time_ns'])}: the clock {what} {point_name(records, cpu, khz)}, {_after(delay_ns)}"
+    data = {"granted_khz": khz, "delay_ns": delay_ns}
+    if answer["by_cpu"] != answer["policy_cpu"]:
+        data["by_cpu"] = answer["by_cpu"]
+        text += f": {ASKED_FOR_MORE.format(answer['by_cpu'])}"
+    return [*findings, Finding(answer["time_ns"], "delivery", f"{text}.", data)]
 
 
 def _sampled(
