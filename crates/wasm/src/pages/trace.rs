@@ -456,9 +456,9 @@ impl Drop {
         self.show_tasks(info, found, end, out);
         show_cpus(found, out);
         match (&found.energy, &self.machine) {
-            (Some(energy), _) => show_energy(energy, out),
-            (None, Some(_)) => out.say("The machine's file has no power, so energy is unknown."),
-            (None, None) => out.say("Choose the machine for its capacities and energy."),
+            (Some(energy), Some(machine)) => show_energy(energy, machine, out),
+            (_, Some(_)) => out.say("The machine's file has no power, so energy is unknown."),
+            (_, None) => out.say("Choose the machine for its capacities and energy."),
         }
     }
 
@@ -551,7 +551,8 @@ fn show_cpus(found: &Found, out: &mut Answer) {
     }
     let rows = cpus.iter().map(|(cpu, of)| {
         let mean = (of.khz_ns.1 > 0).then(|| of.khz_ns.0 as f64 / of.khz_ns.1 as f64 / 1e3);
-        let energy = found.energy.as_ref().and_then(|energy| energy.cpus.get(*cpu as usize));
+        let energy =
+            found.energy.as_ref().and_then(|energy| energy.cpus.get(*cpu as usize)).filter(|one| one.is_known());
         vec![
             format!("CPU {cpu}"),
             ms(of.ran_ns),
@@ -568,11 +569,12 @@ fn show_cpus(found: &Found, out: &mut Answer) {
     });
 }
 
-fn show_energy(energy: &TraceEnergy, out: &mut Answer) {
+fn show_energy(energy: &TraceEnergy, machine: &Machine, out: &mut Answer) {
     let of = "opplab trace energy";
     out.fact("energy", mj(energy.total_fj()), of);
-    for cluster in &energy.clusters {
-        out.fact(format!("energy of {}", cluster.name), mj(cluster.cpus_fj + cluster.shared_fj), of);
+    for (cluster, described) in energy.clusters.iter().zip(&machine.clusters) {
+        let known = energy.is_known(cluster, described).then(|| mj(cluster.cpus_fj + cluster.shared_fj));
+        out.fact(format!("energy of {}", cluster.name), known.unwrap_or_else(|| "unknown".to_owned()), of);
     }
     let unknown_ns: u64 = energy.cpus.iter().map(|cpu| cpu.unknown_ns).sum();
     if unknown_ns > 0 {
