@@ -212,7 +212,7 @@ PREFERENCE = "energy preference"
 
 
 class _Part(NamedTuple):
-    """What two kernels differ in that is switched alone: its name, both values, and what a policy has for the second."""
+    """What two kernels differ in that is switched alone: its name, both values, and the second as policy keys."""
 
     name: str
     switched: str
