@@ -84,6 +84,17 @@ def seconds(time_ns: int) -> str:
     return f"{time_ns / 1e9:.6f} s"
 
 
+def how_often(count: int) -> str:
+    """Give how often something happened.
+
+    Examples
+    --------
+    >>> how_often(1), how_often(2)
+    ('1 time', '2 times')
+    """
+    return f"{count} time{'s' * (count != 1)}"
+
+
 def length(ns: float) -> str:
     """Give a length of time in a unit that reads well.
 
