@@ -421,7 +421,7 @@ class Choice:
         return [f"Next is {kept[0].label}, {title_of(self.goals[0])} {change}: {doubt}."]
 
     def _apart(self, following: Option) -> list[str]:
-        """Give in what the first setting differs from the next one where the goal does not tell them apart."""
+        """Give in what the first setting differs from the next one where the goal does not separate them."""
         words = [*_moved(self.against_next, both=True).values()]
         metric = next((name for name in (LATER, "missed_activations") if name in following.parts), None)
         if metric is not None:

@@ -167,8 +167,8 @@ def budgets_that_acted(
         listed = "; ".join(f"{how_often(count)}, {why}" for why, count in whys.most_common())
         # A task may run out as it goes to sleep: not all of it is a wait.
         text = (
-            f"budget: {names[index]} was throttled until its next period (SCHED_DEADLINE): {listed}; {length(whole_ns)} in "
-            "all, in which it runs at no clock, whether it has work or not."
+            f"budget: {names[index]} was throttled until its next period (SCHED_DEADLINE): {listed}; "
+            f"{length(whole_ns)} in all, in which it runs at no clock, whether it has work or not."
         )
         data = {"task": names[index], "nr_throttled": len(spans), "throttled_ns": whole_ns, "reasons": dict(whys)}
         findings.append(Finding(0, "budget", text, data))
