@@ -503,15 +503,14 @@ def _measured(
     if not own:
         return f"the results have no variant `{variant}`{nearest(variant, runs) or f' (they have {_list(runs)})'}"
     wanted = other.get(row.metric, row.metric)
-    there = {one["metric"] for one in own}
-    if wanted == "energy" and wanted not in there and "power" in there:
+    metrics = sorted({one["metric"] for one in own})
+    if wanted == "energy" and wanted not in metrics and "power" in metrics:
         return "the results have no energy; they have watts: predict --metric power"
     # A tree of mmtests has operations of one metric without a name.
     of_metric = [one for one in own if one["metric"] in (wanted, "", None)]
     for name in STANDS_FOR.get(row.metric, ()) if wanted == row.metric else ():
         of_metric = of_metric or [one for one in own if one["metric"] == name]
     if not of_metric:
-        metrics = sorted(there)
         return f"the results have no metric `{wanted}`{nearest(wanted, metrics) or f' (they have {_list(metrics)})'}"
     params = [_param(one) for one in of_metric]
     if params == [ALL_OF]:
