@@ -525,6 +525,21 @@ def test_a_change_after_the_end_of_the_run_is_named(tmp_path: Path) -> None:
     ]
 
 
+def test_a_preference_that_differs_by_kernel_is_named(load: Path, tmp_path: Path) -> None:
+    """All that a newer kernel did was to ask for another preference, which no line of the answer had."""
+    note = "alder-lake-i7-1260p's {} is 128 under Linux 5.16 and 102 under Linux 5.17: the kernel's own"
+    on = ["run", str(load), "-m", "alder-lake-i7-1260p", "--kernel", "5.16", "--seconds", "0.1", "--iterations", "1"]
+
+    def said(*words: str) -> str:
+        return " ".join(answered(*on, "--replace", *words, "-o", tmp_path / "o", columns=900).stdout.split())
+
+    assert note.format("default energy preference") in said("--governor", "powersave", "--vs", "kernel=5.17")
+    named = said("--governor", "powersave", "--set", "epp=balance_performance", "--vs", "kernel=5.17")
+    assert note.format("energy preference balance_performance") in named
+    for others in (("performance", "kernel=5.17"), ("powersave", "kernel=5.15"), ("schedutil", "kernel=5.17")):
+        assert "under Linux" not in said("--governor", others[0], "--vs", others[1])
+
+
 def test_a_preference_at_boot_that_decides_is_named(load: Path, tmp_path: Path) -> None:
     """Guided mode on a server ran as the governor performance, and no word had that this is the boot value's doing.
 

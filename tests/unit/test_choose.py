@@ -805,6 +805,40 @@ def test_the_price_does_not_hang_on_which_setting_is_named_first() -> None:
     assert first[0].endswith(" against performance.")
 
 
+def test_either_will_do_only_where_all_else_is_alike_too(tmp_path: Path) -> None:
+    """Where an idle CPU draws as much as a busy one, the energy leaves open what response times decide."""
+    file = tmp_path / "flat.toml"
+    text = re.sub(r"\buw = \d+", "uw = 1000000", opplab.Machine.load("juno-r2").to_toml())
+    text = re.sub(r"busy_uw = \d+", "busy_uw = 1050000", text)
+    file.write_text(re.sub(r"(cluster_uw|target_residency_ns = 0, uw) = \d+", r"\1 = 1000000", text))
+    work = opplab.Workload.periodic(2, run_us=2000, period_us=16_000)
+
+    def found(*governors: str) -> Choice:
+        return quick(str(file), work, governors=governors, seconds=1, iterations=4)
+
+    def next_of(choice: Choice) -> str:
+        return next(words for words in choice.findings() if words.startswith("Next is"))
+
+    def p99(governor: str) -> float:
+        runs = [opplab.simulate(str(file), work, governor, seconds=1, seed=seed).metrics for seed in range(1, 5)]
+        return sum(run.filter(metric="response_p99")["value"].item() for run in runs) / len(runs)
+
+    slow = found("performance", "powersave")
+    first, second = (option.label for option in slow.options)
+    by_hand = 100 * (p99(first) / p99(second) - 1)
+    assert abs(by_hand) > 20
+    assert f"they differ by less than 1 %, but {first} has response p99 {by_hand:+.1f} %" in next_of(slow)
+
+    def of_misses(option: Option, later: float) -> Option:
+        return replace(option, parts={**option.parts, LATER: replace(option.parts[LATER], value=later)})
+
+    # Within the slack of the baseline's work they count as alike.
+    quiet = replace(slow, against_next={})
+    for later, words in ((0.05, ", either will do."), (7.5, f", but {first} has 7.5 % of its activations missed")):
+        few = replace(quiet, options=[of_misses(slow.options[0], later), of_misses(slow.options[1], 0.0)])
+        assert f"they differ by less than 1 %{words}" in next_of(few)
+
+
 def test_settings_have_names_of_their_own() -> None:
     settings = [Setting((("governor", "schedutil"), ("hz", hz))) for hz in (250, 1000)]
     assert labels_of(settings) == ["hz=250", "hz=1000"]

@@ -20,7 +20,7 @@ from opplab.explanation.frequency import frequency_findings
 from opplab.explanation.idle import decisions_of_run, watts_by_state
 from opplab.explanation.placement import task_findings
 from opplab.explanation.records import Records, task_index, told_apart
-from opplab.explanation.slow import SLOW, acting_limit
+from opplab.explanation.slow import SLOW, acting_limit, budgets_that_acted
 
 from calls import answered, called
 from testdata import shared, without_policy
@@ -1755,6 +1755,17 @@ def test_a_throttled_deadline_task_waits_for_no_other() -> None:
     throttled = [one for one in placed.findings if one.kind == "budget" and one.data.get("reason") == reason]
     # Each budget is of the period that begins 20 ms after the one before.
     assert [round((one.data["until_ns"] - 1_000_001_000) / 1e6) for one in throttled] == [20, 40, 60]
+
+
+def test_a_task_that_runs_out_as_it_goes_to_sleep_waits_for_nothing() -> None:
+    """The words had all throttled time as a wait, where the activations had none of it."""
+    spans = [(3_000_000, 10_000_000, "its runtime is used up (dl-runtime)")]
+    (found,) = budgets_that_acted(["control"], {0: spans})
+    assert found.data["throttled_ns"] == 7_000_000
+    assert found.text == (
+        "budget: control was throttled until its next period (SCHED_DEADLINE): 1 time, its runtime is used up "
+        "(dl-runtime); 7 ms in all, in which it runs at no clock, whether it has work or not."
+    )
 
 
 def test_a_constrained_deadline_task_is_throttled_until_its_period() -> None:

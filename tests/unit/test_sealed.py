@@ -228,6 +228,47 @@ def test_what_has_no_partner_is_named(place: Path) -> None:
     assert "the results have no variant `powersave`" in " ".join(done.stdout.split())
 
 
+def tree_with_watts(folder: Path, seconds: list[str]) -> Path:
+    """Write a tree of mmtests with a kernbench of some jobs, and a turbostat of 100 W and 120 W."""
+    for run, watts in (("schedutil", (99, 101)), ("performance", (118, 122)), ("powersave", (80, 80))):
+        place = folder / run / "iter-0"
+        (place / "kernbench/logs").mkdir(parents=True)
+        (place / "tests-timestamp").write_text("test begin :: kernbench 1\ntest end :: kernbench 60 0\n")
+        for jobs in seconds:
+            for number in (1, 2):
+                text = f"10.0user 1.00system 0:0{number + 3}.50elapsed 300%CPU\n"
+                (place / f"kernbench/logs/time-{jobs}-{number}").write_text(text)
+        lines = [f"-\t-\t-\t1000\t{one}.00" for one in watts]
+        (place / "turbostat-kernbench").write_text("\n".join(["Package\tCore\tCPU\tAvg_MHz\tPkgWatt", *lines, ""]))
+    return folder
+
+
+def test_watts_of_a_tree_are_scored_where_they_are_of_one_parameter(place: Path, tmp_path: Path) -> None:
+    """`compare --table power` had them, and `score` denied them: no metric `power`."""
+    plain = json.loads((place / "sealed.json").read_text())
+    del plain["seal_sha256"]
+    plain["rows"] = [
+        {**row, "workload": "kernbench", "param": "jobs=8", "metric": metric, "ratio": 1.1, "low": 1.0, "high": 1.3}
+        for row in plain["rows"]
+        if row["metric"] == "energy"
+        for metric in ("power", "energy")
+    ]
+    seal = tmp_path / "seal.json"
+    seal.write_text(json.dumps({**plain, "seal_sha256": digest_of(plain)}))
+    file = ["--experiment", place / "worth.toml"]
+
+    tree = tree_with_watts(tmp_path / "one", ["8"])
+    found = sealed.score_of(sealed.Seal.load(seal), tree)
+    # Means of the samples, by hand.
+    assert {cell.variant: cell.published for cell in found.cells} == {"performance": 1.2, "powersave": 0.8}
+    assert call("score", seal, tree, *file).exit_code == 1, "energy has no partner"
+    assert all("they have watts: predict --metric power" in words for words in found.open)
+    assert len(found.open) == 2
+
+    several = refused("score", seal, tree_with_watts(tmp_path / "two", ["4", "8"]), *file)
+    assert "the results have one mean of the watts of all parameters" in several
+
+
 def test_a_changed_seal_or_file_is_refused(place: Path, tmp_path: Path) -> None:
     path = measured(place, alike(1.1))
     plain = json.loads((place / "sealed.json").read_text())

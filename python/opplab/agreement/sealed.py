@@ -403,7 +403,8 @@ def score_of(
                 made = compare(results, baseline=base, confidence=LEVEL, everything=True)
             except UnknownName as error:
                 raise InputError(f"the baseline is not measured: {error}; `--as '{row.baseline}=NAME'`") from None
-            tables[base] = [one for table in made for one in _lines(table)]
+            lines = [one for table in made for one in _lines(table)]
+            tables[base] = [*lines, *_watts(results, base, lines)]
         near = _measured(row, tables[base], other, several=has_several)
         if isinstance(near, str):
             left.append(f"{name}: {near}")
@@ -450,6 +451,36 @@ def _lines(table: Table) -> list[dict[str, Any]]:
     return [{**one, "cannot": cannot.get((one["operation"], one["metric"], one["run"]), "")} for one in lines]
 
 
+ALL_OF = "all parameters"
+"""The parameter of a mean over several."""
+
+
+def _watts(
+    results: str | PathLike[str] | Sequence[str | PathLike[str]], base: str, lines: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Give the power of each benchmark as a cell, where no metric has it: a monitor's, or energy by time."""
+    from opplab.comparison.compare import compare
+
+    have = {one["benchmark"] for one in lines if one["metric"] == "power"}
+    try:
+        found = [one for table in compare(results, baseline=base, table="power") for one in _lines(table)]
+    except InputError:
+        # None was recorded.
+        return []
+    base_w = {(one["machine"], one["operation"]): one["value"] for one in found if one["run"] == base}
+    cells = []
+    for one in found:
+        name, machine = one["operation"], one["machine"]
+        own = (line for line in lines if (line["benchmark"], line["machine"]) == (name, machine))
+        params = {_param(line) for line in own}
+        was = base_w.get((machine, name))
+        if name not in have and one["value"] is not None and was:
+            param = ALL_OF if len(params) > 1 else "".join(params)
+            operation = f"power-{param}" if param else "power"
+            cells.append({**one, "benchmark": name, "operation": operation, "ratio": one["value"] / was})
+    return cells
+
+
 def _measured(
     row: Row, table: Sequence[dict[str, Any]], other: Mapping[str, str], *, several: bool
 ) -> dict[str, Any] | str:
@@ -472,14 +503,18 @@ def _measured(
     if not own:
         return f"the results have no variant `{variant}`{nearest(variant, runs) or f' (they have {_list(runs)})'}"
     wanted = other.get(row.metric, row.metric)
+    metrics = sorted({one["metric"] for one in own})
+    if wanted == "energy" and wanted not in metrics and "power" in metrics:
+        return "the results have no energy; they have watts: predict --metric power"
     # A tree of mmtests has operations of one metric without a name.
     of_metric = [one for one in own if one["metric"] in (wanted, "", None)]
     for name in STANDS_FOR.get(row.metric, ()) if wanted == row.metric else ():
         of_metric = of_metric or [one for one in own if one["metric"] == name]
     if not of_metric:
-        metrics = sorted({one["metric"] for one in own})
         return f"the results have no metric `{wanted}`{nearest(wanted, metrics) or f' (they have {_list(metrics)})'}"
     params = [_param(one) for one in of_metric]
+    if params == [ALL_OF]:
+        return "the results have one mean of the watts of all parameters"
     same = [one for one, param in zip(of_metric, params, strict=True) if param in (row.param, _value(row.param))]
     if not same and params == [""]:
         # A program that was measured at one point has no parameter.

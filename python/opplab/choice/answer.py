@@ -138,7 +138,7 @@ class Choice:
     hangs: Causes
     """What this gap hangs on."""
     against_next: Mapping[str, Parts] = field(default_factory=dict)
-    """Where the baseline is the first: its change of each response time against the next setting, in percent."""
+    """How far response times of the first setting are off those of the next one, in percent."""
     assumptions: dict[str, str]
     """Everything that was drawn, with its range."""
     facts: list[tuple[str, str]] = field(default_factory=list)
@@ -406,7 +406,7 @@ class Choice:
 
     @property
     def _is_next_as_good(self) -> bool:
-        """Whether the next setting differs by so little that either will do."""
+        """Whether the next setting differs by so little that the goal leaves open which to take."""
         ends = (None,) if self.gap is None else (self.gap.low, self.gap.high)
         return all(end is not None and abs(end) <= LITTLE for end in ends)
 
@@ -417,11 +417,24 @@ class Choice:
             return []
         change, doubt = self.gap.certainty.text(self.gap.value), self.gap.certainty.words
         if self._is_next_as_good:
-            doubt = f"they differ by less than {LITTLE:g} %, either will do"
+            apart = ", ".join(self._apart(kept[0]))
+            what = f", but {self.options[0].label} has {apart}" if apart else ", either will do"
+            doubt = f"they differ by less than {LITTLE:g} %{what}"
         elif self._in_error(self.goals[0], self.gap):
             change = change.removesuffix("*")
             doubt = f"within the replay's error of {self.energy_error:.1f} %, not significant"
         return [f"Next is {kept[0].label}, {title_of(self.goals[0])} {change}: {doubt}."]
+
+    def _apart(self, following: Option) -> list[str]:
+        """Give in what the first setting differs from the next one where the goal does not separate them."""
+        words = [*_moved(self.against_next, both=True).values()]
+        metric = next((name for name in (LATER, "missed_activations") if name in following.parts), None)
+        if metric is not None:
+            ours, theirs = self.options[0].parts[metric].value, following.parts[metric].value
+            if abs(ours - theirs) > MISSED_SLACK:
+                start = " after the start" if metric == LATER else ""
+                words.append(f"{ours:.3g} % of its activations missed{start} against {theirs:.3g} %")
+        return words
 
     def _open(self, chosen: Option) -> list[str]:
         """Describe what the recommendation depends on, what it leaves open, and what would narrow that."""
@@ -486,11 +499,12 @@ class Choice:
 
     def priced(self) -> dict[str, str]:
         """Give the metrics of the price and each in words; empty if there is none."""
-        return _priced({} if self.recommended is None else self.recommended.changes)
+        return _moved({} if self.recommended is None else self.recommended.changes)
 
     def priced_against_next(self) -> dict[str, str]:
         """Give the same where the baseline is recommended, against the next setting."""
-        return _priced({} if self.recommended is None else self.against_next)
+        is_baseline = self.recommended is not None and self.recommended.label == self.baseline
+        return _moved(self.against_next) if is_baseline else {}
 
     def left_out(self) -> list[str]:
         """Report which settings do less work than the baseline, and by how much."""
@@ -663,15 +677,17 @@ def runners_up(ranked: Sequence[Option]) -> list[Option]:
     return [one for one in ranked[1:] if one.meets >= 0.5 and one.label not in ranked[0].equals]
 
 
-def _priced(changes: Mapping[str, Parts]) -> dict[str, str]:
+def _moved(changes: Mapping[str, Parts], *, both: bool = False) -> dict[str, str]:
     """Give the response times that rise and each in words, p99 before p50: all clear ones, or one that is not.
+
+    With `both`, those that fall count as well.
 
     One that is not clear has these words, or how many values are needed to judge it.
     """
     found = [
         (metric, change.value, change.certainty)
         for metric in reversed(PAIRS["response"])
-        if (change := changes.get(metric)) is not None and change.value > LITTLE
+        if (change := changes.get(metric)) is not None and (abs(change.value) if both else change.value) > LITTLE
     ]
     clear = [one for one in found if one[2].is_clear]
     return {

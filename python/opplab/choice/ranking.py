@@ -261,9 +261,9 @@ class Ranking:
         return found
 
     def _against_next(self, ranked: Sequence[Option]) -> dict[str, Parts]:
-        """Give how far response times of the baseline, where it is the first, are off those of the next setting."""
+        """Give how far response times of the first setting are off those of the next one."""
         rest = runners_up(ranked)
-        if not rest or self.unranked or ranked[0].label != self.labels[0]:
+        if not rest or self.unranked:
             return {}
         shown = [metric for metric in PAIRS["response"] if metric in self.shown]
         return self._parts(ranked[0].label, shown, rest[0].label)

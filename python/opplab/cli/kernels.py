@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -61,6 +61,7 @@ def diff(
     --attribute also runs BEFORE with one gate of AFTER at a time. Gates of one commit are switched together, as no
     kernel has one without the other. It misses other gates that act only together. The table has one row per gate:
     `runs` names the kernel whose runs are the same, event for event. JSON also has the table of both kernels.
+    Under HWP the energy preference that a kernel has for the processor is no gate; where it differs, it has a row.
     """
     from opplab.kernel import KernelProfile, kernel_diff
 
@@ -68,12 +69,15 @@ def diff(
         raise click.UsageError("--attribute needs --machine, to run on")
     changes = kernel_diff(before, after)
     runs, gates = [], []
+    preferences: list[int] = []
     if machine is not None:
         measure = _Measure(machine, workload, seconds, seeds)
+        preferences = measure.preferences((before, after), governor)
         old, new = (measure.run(opplab.Policy(kernel=kernel, governor=governor)) for kernel in (before, after))
         runs = _rows((before, after), measure, old[0], new[0])
         if attribute:
-            gates = _attributed((before, after), changes, measure, governor, runs, old, new[1])
+            parts = [*_parts(changes), *([_of_preference(preferences)] if preferences else [])]
+            gates = _attributed((before, after), parts, measure, governor, runs, old, new[1])
     findings = _attribution_words(runs, gates) or ["No change is clear."] if attribute else []
     if attribute and output_format == "json":
         click.echo(json.dumps({"metrics": runs, "gates": gates, "findings": findings}, indent=2))
@@ -82,6 +86,10 @@ def diff(
         print_table(gates or runs or [change._asdict() for change in changes], output_format)
         return
     _show(before, after, changes)
+    if preferences:
+        old_epp, new_epp = preferences
+        words = f"the kernel's own for the processor of {machine}, and no gate; policy key epp sets it"
+        click.echo(flow(f"{PREFERENCE}: {old_epp} -> {new_epp}\n  {words}", 80) + "\n")
     for name in (before, after):
         click.echo(flow(f"proven of {name}: {KernelProfile(name).proven}", 80))
     if runs:
@@ -125,6 +133,19 @@ class _Measure:
             constants_on(self.work.name, self.on.name)
         self.seconds, self.seeds = seconds, seeds
         self.units: dict[str, tuple[str, str]] = {}
+
+    def preferences(self, kernels: tuple[str, str], governor: str) -> list[int]:
+        """Give the energy preferences that two kernels start with; none where they start with the same."""
+        from opplab.simulation.cases import Case
+        from opplab.simulation.simulate import build_case
+        from opplab.summary.caveats import preference_of
+
+        # The work does not matter.
+        load = opplab.Workload.periodic(1, run_us=1_000, period_us=16_000)
+        policies = [opplab.Policy(kernel=kernel, governor=governor) for kernel in kernels]
+        found = [preference_of(Case.of(build_case(self.on, load, policy, seconds=1))) for policy in policies]
+        known = [epp for epp in found if epp is not None]
+        return known if len({*known}) == len(kernels) else []
 
     def run(self, policy: Policy) -> tuple[dict[str, dict[int, float]], list[str]]:
         """Give the values of each metric by seed, and the fingerprints of the runs."""
@@ -186,6 +207,38 @@ def _rows(
     return rows
 
 
+PREFERENCE = "energy preference"
+"""The name of what a kernel's driver starts HWP with."""
+
+
+class _Part(NamedTuple):
+    """What two kernels differ in that is switched alone: its name, both values, and the second as policy keys."""
+
+    name: str
+    switched: str
+    keys: dict[str, Any]
+
+
+def _parts(changes: Sequence[GateChange]) -> list[_Part]:
+    """Give the gates, those of a commit together."""
+    from opplab.kernel.profiles import together
+
+    return [
+        _Part(
+            " + ".join(gate.gate for gate in part),
+            ", ".join(f"{gate.before} -> {gate.after}" for gate in part),
+            {"gates": {gate.gate: gate.after for gate in part}},
+        )
+        for part in together(changes)
+    ]
+
+
+def _of_preference(values: Sequence[int]) -> _Part:
+    """Give the same of the energy preference."""
+    before, after = values
+    return _Part(PREFERENCE, f"{before} -> {after}", {"epp": str(after)})
+
+
 CLEAR = ("clear", SAME_CHANGE)
 """Words of `certainty` for a change that is attributed."""
 
@@ -195,14 +248,14 @@ REPRODUCED = 0.1
 
 def _attributed(
     kernels: tuple[str, str],
-    changes: Sequence[GateChange],
+    parts: Sequence[_Part],
     measure: _Measure,
     governor: str,
     whole: Sequence[Mapping[str, Any]],
     own: tuple[Mapping[str, dict[int, float]], list[str]],
     wanted: list[str],
 ) -> list[dict[str, Any]]:
-    """Switch one gate at a time on the first kernel, those of a commit together; give a row for each.
+    """Switch one part at a time on the first kernel; give a row for each.
 
     Parameters
     ----------
@@ -213,23 +266,17 @@ def _attributed(
     wanted : list of str
         Fingerprints of the second's.
     """
-    from opplab.kernel.profiles import together
     from opplab.sweep.progress import progress
     from opplab.sweep.runner import Tally
 
     shown = [row for row in whole if row["certainty"] in CLEAR]
     rows: list[dict[str, Any]] = []
-    parts = together(changes)
     tally = Tally(total=len(parts))
     with progress(len(parts)) as told:
         for part in parts:
-            row: dict[str, Any] = {
-                "gate": " + ".join(gate.gate for gate in part),
-                "switched": ", ".join(f"{gate.before} -> {gate.after}" for gate in part),
-            }
+            row: dict[str, Any] = {"gate": part.name, "switched": part.switched}
             try:
-                gates = {gate.gate: gate.after for gate in part}
-                policy = opplab.Policy(kernel=kernels[0], governor=governor, gates=gates)
+                policy = opplab.Policy(kernel=kernels[0], governor=governor, **part.keys)
                 found, prints = measure.run(policy)
             except OpplabError as error:
                 rows.append({**row, "runs": f"not alone: {error}", **{one["metric"]: None for one in shown}})
@@ -266,9 +313,9 @@ def _attribution_words(whole: Sequence[Mapping[str, Any]], rows: Sequence[Mappin
             # What is near and not near enough needs the digits that show it.
             digits = 1 if words(value) != words(change) else 2
             out.append(
-                f"{name} {words(change, digits=digits)}: no gate alone reproduces it; nearest is {gate} with "
+                f"{name} {words(change, digits=digits)}: nothing alone reproduces it; nearest is {gate} with "
                 f"{words(value, digits=digits)}."
             )
         else:
-            out.append(f"{head}: no gate alone changes it.")
+            out.append(f"{head}: nothing alone changes it.")
     return out

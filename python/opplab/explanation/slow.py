@@ -163,15 +163,16 @@ def quotas_that_acted(outcome: _opplab.Outcome, task: int | None = None) -> list
 def budgets_that_acted(
     names: list[str], waits: dict[int, list[tuple[int, int, str]]], task: int | None = None
 ) -> list[Finding]:
-    """Give how often deadline tasks, or one of them, waited for their next period, for how long, and why."""
+    """Give how often deadline tasks, or one of them, were throttled until their next period, for how long, and why."""
     findings = []
     for index, spans in waits.items() if task is None else [(task, waits[task])] if task in waits else []:
         whole_ns = sum(until_ns - since_ns for since_ns, until_ns, _ in spans)
         whys = Counter(why for *_, why in spans)
         listed = "; ".join(f"{times(count)}, {why}" for why, count in whys.most_common())
+        # A task may run out as it goes to sleep: not all of it is a wait.
         text = (
-            f"budget: {names[index]} waited for its next period (SCHED_DEADLINE): {listed}; {length(whole_ns)} in all, "
-            "in which it ran at no clock."
+            f"budget: {names[index]} was throttled until its next period (SCHED_DEADLINE): {listed}; "
+            f"{length(whole_ns)} in all, in which it runs at no clock, whether it has work or not."
         )
         data = {"task": names[index], "nr_throttled": len(spans), "throttled_ns": whole_ns, "reasons": dict(whys)}
         findings.append(Finding(0, "budget", text, data))

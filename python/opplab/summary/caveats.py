@@ -140,7 +140,8 @@ def of_settings(cases: Iterable[Case], pairs: Sequence[tuple[str, str]] = ()) ->
     # Where no energy is known at all, that is what is named.
     powered = {place: file for place, file in files.items() if all(known_power(file["machine"]))}
     beside = [*unlike_drivers(drivers, pairs), *(f"{words}." for words in idle_in_words(unknown_idle(powered, pairs)))]
-    return [*notes, *crowded(cases), *beside, *assumed_preferences(each.values()), *preference_at_boot(each.values())]
+    of_preferences = (preferences_by_kernel, assumed_preferences, preference_at_boot)
+    return [*notes, *crowded(cases), *beside, *(words for of in of_preferences for words in of(each.values()))]
 
 
 def crowded(cases: Iterable[Case]) -> list[str]:
@@ -279,13 +280,46 @@ def counts_idle_as_nothing(machine: Mapping[str, Any]) -> bool:
     return busy and not rest and not machine.get("floor_uw")
 
 
+MEASURED = 128
+"""The energy preference at which HWP was measured."""
+
+
+def preference_of(case: Case) -> int | None:
+    """Give the energy preference under which intel_pstate's active mode starts; None under others, or of several."""
+    if driver_under(case.file["machine"], case.file["policy"]) != "intel_pstate":
+        return None
+    try:
+        assumed = case.inner.assumed_preferences()
+    except CaseError:
+        # It does not run, and is named for that elsewhere.
+        return None
+    return (*assumed, MEASURED)[0] if len(assumed) < 2 else None
+
+
+def preferences_by_kernel(cases: Iterable[Case]) -> list[str]:
+    """Name the preferences whose value hangs on the kernel, as each has its own for a processor's model."""
+    found: dict[tuple[str, str, str], dict[int, dict[str, None]]] = {}
+    for case in cases:
+        policy = case.file["policy"]
+        if (epp := preference_of(case)) is not None:
+            asked = case.file["machine"]["name"], str(policy.get("epp") or ""), policy["governor"]
+            found.setdefault(asked, {}).setdefault(epp, {})[policy["kernel"]] = None
+    notes = []
+    for (machine, name, _), values in found.items():
+        which = f"energy preference {name}" if name else "default energy preference"
+        each = [f"{epp} under Linux {', '.join(kernels)}" for epp, kernels in values.items()]
+        if len(each) > 1:
+            notes.append(f"{machine}'s {which} is {in_words(each)}: the kernel's own for this processor, and no gate.")
+    return list(dict.fromkeys(notes))
+
+
 def assumed_preferences(cases: Iterable[Case]) -> list[str]:
     """Name the energy preferences of which nobody measured what the firmware makes of them; no draw is of that."""
     found: dict[str, dict[int, list[str]]] = {}
     for case in cases:
         name = str(case.file["policy"].get("epp") or "default")
         driver = driver_under(case.file["machine"], case.file["policy"])
-        measured = "none was measured on AMD" if driver.startswith("amd") else "only 128 was measured"
+        measured = "none was measured on AMD" if driver.startswith("amd") else f"only {MEASURED} was measured"
         try:
             assumed = case.inner.assumed_preferences()
         except CaseError:
