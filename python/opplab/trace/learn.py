@@ -45,6 +45,9 @@ DECK = 16
 PARTNER = 0.5
 """Share of its sleeps that threads of one group must end for a group to wait for that group."""
 
+FEW = 10
+"""A thread that slept less often than this part of the most active one of its name is not learnt."""
+
 LEAST = 32
 """Sleeps that a group must have shown to be learnt."""
 
@@ -56,11 +59,13 @@ class Group:
     name: str
     """Their name without the digits at its end."""
     threads: int = 0
-    """Threads that were active at least a tenth as often as the most active one."""
+    """Threads that were active at least a tenth as often as the most active one; the rest is of these alone."""
     activations: int = 0
     """Runs from a wake-up to a sleep."""
     cpu_ms: float = 0.0
     """Time on CPUs."""
+    rest_ms: float = field(default=0.0, compare=False)
+    """Time on CPUs of the other threads of this name. The file does not keep it."""
     run_us: list[float] = field(default_factory=list)
     wait_us: list[float] = field(default_factory=list)
     """`run_us` and `wait_us`: decks of the time on a CPU of an activation, and of the time asleep before it."""
@@ -97,7 +102,7 @@ class Model:
     clock_khz: int = 0
     """Clock of the CPUs at which the times on them were recorded; 0 if it is not known."""
     without_ms: dict[str, float] = field(default_factory=dict, compare=False)
-    """Time on CPUs of groups that slept too seldom to be learnt, most first. The file does not keep it."""
+    """Time on CPUs of threads that slept too seldom to be learnt, most first. The file does not keep it."""
 
 
 def group_name(comm: str) -> str:
@@ -164,9 +169,8 @@ class _Thread:
 
 @dataclass
 class _Sums:
-    """What is gathered of a group."""
+    """What is gathered of a thread under one name."""
 
-    pids: Counter[int] = field(default_factory=Counter)
     cpu_ns: int = 0
     runs: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
@@ -182,7 +186,7 @@ class _Reader:
         self.named = named
         self.wanted = set(wanted)
         self.threads: dict[int, _Thread] = {}
-        self.sums: defaultdict[str, _Sums] = defaultdict(_Sums)
+        self.sums: defaultdict[str, defaultdict[int, _Sums]] = defaultdict(lambda: defaultdict(_Sums))
 
     def _thread(self, pid: int, comm: str) -> _Thread:
         thread = self.threads.get(pid)
@@ -214,7 +218,7 @@ class _Reader:
             thread = self._thread(pid, comm)
             if thread.on_since is not None:
                 ran = now - thread.on_since
-                self.sums[thread.name].cpu_ns += ran
+                self.sums[thread.name][pid].cpu_ns += ran
                 if thread.run is not None:
                     thread.run += ran
             thread.on_since = None
@@ -225,21 +229,26 @@ class _Reader:
             thread = self._thread(pid, comm)
             thread.on_since = now
             if thread.asleep_since is not None:
-                self._wakes(thread, now)
+                self._wakes(pid, thread, now)
+
+    def end(self, now: int) -> None:
+        """The recording ends: who is on a CPU ran until then."""
+        for pid, thread in self.threads.items():
+            if thread.on_since is not None:
+                self.sums[thread.name][pid].cpu_ns += max(0, now - thread.on_since)
 
     def _sleeps(self, pid: int, thread: _Thread, now: int, state: str) -> None:
-        sums = self.sums[thread.name]
+        sums = self.sums[thread.name][pid]
         if thread.run is not None and self._own(thread.name):
             sums.runs.append(thread.run / 1000)
-            sums.pids[pid] += 1
             if thread.after_from is not None and thread.run:
                 sums.after.append(1 - min(thread.after_from, thread.run) / thread.run)
         thread.run = thread.after_from = thread.woken_at = thread.waker = None
         thread.asleep_since = None if state.startswith(("X", "Z")) else now
         thread.uninterruptible = state.startswith("D")
 
-    def _wakes(self, thread: _Thread, now: int) -> None:
-        sums = self.sums[thread.name]
+    def _wakes(self, pid: int, thread: _Thread, now: int) -> None:
+        sums = self.sums[thread.name][pid]
         if self._own(thread.name):
             sums.waits.append(((thread.woken_at or now) - (thread.asleep_since or now)) / 1000)
             sums.wakers[thread.waker or "other"] += 1
@@ -382,7 +391,8 @@ def learn(trace: Trace, tasks: Sequence[str] = (), *, named: Callable[[str], str
         else:
             now, _, waker_pid, pid, comm = row
             reader.wake(now, int(waker_pid), int(pid), comm)
-    groups = [_group(name, sums) for name, sums in reader.sums.items()]
+    reader.end(trace.info["start_ns"] + trace.info["duration_ns"])
+    groups = [_group(name, by_thread) for name, by_thread in reader.sums.items()]
     if tasks:
         from opplab.catalog import nearest
 
@@ -399,8 +409,10 @@ def learn(trace: Trace, tasks: Sequence[str] = (), *, named: Callable[[str], str
         one.woken_by = _merged(one.woken_by, names)
     seconds = (rows[-1][0] - rows[0][0]) / 1e9 if rows else 0.0
     model = Model(trace.path.name, round(seconds, 3), int(trace.info["cpus"]), kept)
-    seldom = sorted(set(map(_load, groups)) - set(map(_load, kept))) if not tasks else []
-    model.without_ms = {name: -cpu_ms for cpu_ms, name in seldom}
+    lacks = {one.name: one.rest_ms + (0.0 if one in kept else one.cpu_ms) for one in groups}
+    if not tasks:
+        seldom = [item for item in lacks.items() if item[1] > 0]
+        model.without_ms = dict(sorted(seldom, key=lambda item: (-item[1], item[0])))
     return model
 
 
@@ -426,7 +438,8 @@ def left_out(trace: Trace, model: Model, *, named: Callable[[str], str] = group_
         seldom = some_of((f"{name} {cpu_ms:g} ms" for name, cpu_ms in model.without_ms.items()), NAMED)
         notes.append(
             f"the model lacks {100 * without_ms / (learnt_ms + without_ms):.0f} % of the CPU time: threads that slept "
-            f"less than {LEAST} times ({seldom}). Runs of it are of the other threads alone"
+            f"less than {LEAST} times, or 1/{FEW} as often as others of their name ({seldom}). Runs of it are of the "
+            "other threads alone"
         )
     mixed = [one.name for one in model.groups if MIXED <= one.woken_by.get("other", 0.0) <= 1 - MIXED]
     if mixed and "hrtimer_expire_entry" not in trace.info["events"] and _in_doubt(trace):
@@ -455,19 +468,27 @@ def left_out(trace: Trace, model: Model, *, named: Callable[[str], str] = group_
     return notes
 
 
-def _group(name: str, sums: _Sums) -> Group:
-    sleeps = sum(sums.wakers.values())
-    most = max(sums.pids.values(), default=0)
-    threads = sum(10 * count >= most for count in sums.pids.values())
-    made = Group(name, threads=threads, activations=len(sums.runs))
-    made.cpu_ms = round(sums.cpu_ns / 1e6, 3)
-    if sums.runs and sums.waits:
-        ordered = sorted(sums.runs)
-        made.run_us, made.wait_us = deck(sums.runs), deck(sums.waits)
+def _group(name: str, by_thread: Mapping[int, _Sums]) -> Group:
+    """Give what the threads of a name did; those that hardly slept beside others are no part of it."""
+    most = max(len(one.runs) for one in by_thread.values())
+    own = [one for one in by_thread.values() if FEW * len(one.runs) >= most]
+    runs = [run for one in own for run in one.runs]
+    waits = [wait for one in own for wait in one.waits]
+    after = [share for one in own for share in one.after]
+    wakers: Counter[str] = Counter()
+    for one in own:
+        wakers.update(one.wakers)
+    sleeps = wakers.total()
+    made = Group(name, threads=len(own), activations=len(runs))
+    made.cpu_ms = round(math.fsum(one.cpu_ns for one in own) / 1e6, 3)
+    made.rest_ms = round(math.fsum(one.cpu_ns for one in by_thread.values()) / 1e6 - made.cpu_ms, 3)
+    if runs and waits:
+        ordered = sorted(runs)
+        made.run_us, made.wait_us = deck(runs), deck(waits)
         made.run_quantiles_us = [round(ordered[int(share * (len(ordered) - 1))], 3) for share in (0.1, 0.5, 0.9)]
-    made.woken_by = {waker: count / sleeps for waker, count in sums.wakers.most_common()} if sleeps else {}
-    made.after = round(math.fsum(sums.after) / len(sums.after), 4) if sums.after else 0.0
-    made.iowait = round(sums.deep / sleeps, 4) if sleeps else 0.0
+    made.woken_by = {waker: count / sleeps for waker, count in wakers.most_common()} if sleeps else {}
+    made.after = round(math.fsum(after) / len(after), 4) if after else 0.0
+    made.iowait = round(sum(one.deep for one in own) / sleeps, 4) if sleeps else 0.0
     return made
 
 
