@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from opplab import Policy, Workload, read_trace, simulate
 from opplab.cli.main import opplab as program
 from opplab.errors import InputError
-from opplab.trace.learn import Model, learn, left_out, read, to_rtapp, to_toml
+from opplab.trace.learn import Group, Model, learn, left_out, read, to_rtapp, to_toml
 from opplab.trace.recording import Trace
 
 ROUNDS = 40
@@ -295,7 +295,9 @@ def test_all_time_on_cpus_is_learnt_or_named(tmp_path: Path) -> None:
         "often": {"loop": -1, "run": 1000, "timer": {"ref": "f", "period": 10000}},
         "always": {"loop": -1, "run": 10_000_000},
     }
-    run = simulate("epyc-zen1-1s", Workload.parse(json.dumps({"tasks": tasks})), Policy(governor="performance"), seconds=1)
+    run = simulate(
+        "epyc-zen1-1s", Workload.parse(json.dumps({"tasks": tasks})), Policy(governor="performance"), seconds=1
+    )
     run.to_trace(tmp_path / "run.dat")
     trace = Trace(tmp_path / "run.dat")
     model = learn(trace)
@@ -338,3 +340,34 @@ def test_a_thread_that_sleeps_seldom_is_no_part_of_its_group(tmp_path: Path) -> 
     assert wakes_a_second == pytest.approx(400, rel=0.01)
     assert model.without_ms == {"w": pytest.approx(9 * 36 * 0.1)}
     assert "(w 32.4 ms)" in left_out(trace, model)[0]
+
+
+@pytest.mark.parametrize(("pool", "shares"), [(1, 1), (3, 1), (3, 3)])
+def test_one_thread_and_its_pool_wake_as_often_as_recorded(tmp_path: Path, pool: int, shares: int) -> None:
+    """One that woke the threads of a pool by turns woke all of them each time, and was woken by the first only.
+
+    Method: by arithmetic. In a closed loop `one` has as many activations as the pool has together, or, where it wakes
+    all and the first of them answers, a part of them. Time on CPUs has them: an activation of the pool is twice as
+    long, and who is woken before it sleeps has two at once.
+    """
+    one = Group("one", 1, 1000, 100.0, run_us=[100.0] * 16, wait_us=[10.0] * 16, woken_by={"pool": 1.0}, after=0.2)
+    runs = [200.0] * 16
+    own = Group("pool", pool, shares * 1000, 200.0, run_us=runs, wait_us=[10.0] * 16, woken_by={"one": 1.0}, after=0.0)
+    model = Model("by hand", 1.0, 4, [own, one])
+    run = simulate("epyc-zen1-1s", Workload.parse(to_rtapp(model, 1)), Policy(governor="performance"), seconds=1)
+    run.to_trace(tmp_path / "again.dat")
+    again = learn(Trace(tmp_path / "again.dat"))
+    assert not again.without_ms
+    on_cpus_ms = {name: sum(g.cpu_ms for g in again.groups if g.name.startswith(name)) for name in ("one", "pool")}
+    assert on_cpus_ms["one"] > 50
+    assert on_cpus_ms["pool"] == pytest.approx(2 * shares * on_cpus_ms["one"], rel=0.1)
+
+
+def test_wake_ups_that_a_model_does_not_have_are_named(tmp_path: Path) -> None:
+    """A sender that woke ten receivers in each run woke one in the model, which lacked nine tenths without a word."""
+    pair = Trace(ping_pong(tmp_path / "pair.txt"))
+    model = learn(pair)
+    client, server = sorted(model.groups, key=lambda group: group.name)
+    client.activations = server.activations // 13
+    (note,) = left_out(pair, model)
+    assert "13 of server in an activation of client (1 in the model)" in note

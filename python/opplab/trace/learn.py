@@ -424,6 +424,8 @@ WITHOUT = 0.01
 """Share of the CPU time from which on it is named what a model lacks."""
 NAMED = 3
 """Groups that are named there."""
+UNLIKE = 0.25
+"""Part of the wake-ups of an activation by which those of the model may be off without a word."""
 MIXED = 0.1
 """Least share of wake-ups from idle CPUs, and from busy ones, from which on they may have one cause."""
 FAIR_PRIO = 100
@@ -446,6 +448,11 @@ def left_out(trace: Trace, model: Model, *, named: Callable[[str], str] = group_
         notes.append(
             f"wake-ups of {', '.join(mixed)} count as those of who ran on the CPU, where it was not idle: some may be "
             "a timer's, which does not show without `-e hrtimer_expire_entry`"
+        )
+    if unlike := _wakes_unlike(model):
+        notes.append(
+            f"the model wakes other numbers of threads than were recorded: {', '.join(unlike)}. Runs of it do other "
+            "amounts of work"
         )
     if "cpu_frequency" in trace.info["events"]:
         clocks = sorted({state for _, state in _whole(trace, "cpu_frequency", ["state"])})
@@ -638,18 +645,55 @@ STRIDE = 7
 def to_rtapp(model: Model, seconds: float = 10.0) -> str:
     """Give an rt-app file whose threads behave as the model's.
 
-    A group that another one wakes waits for a semaphore; of two groups that wake each other the first in the file
-    starts. Threads of a pair of groups are partners in the order of their numbers.
+    A group that another one wakes waits for a semaphore; of two groups that wake each other the one of more threads
+    starts, or the first in the file. Threads of a pair of groups are partners in the order of their numbers; one that
+    has several wakes as many of them at once as in the recording, by turns.
     """
     by_name = {group.name: group for group in model.groups}
     tasks: dict[str, Any] = {}
     for place, group in enumerate(model.groups):
         partner = by_name.get(group.partner or "")
-        leads = partner is not None and partner.partner == group.name and place < model.groups.index(partner)
+        leads = (
+            partner is not None
+            and partner.partner == group.name
+            and (-group.threads, place) < (-partner.threads, model.groups.index(partner))
+        )
         posts = [one for one in model.groups if one.partner == group.name]
         for thread in range(group.threads):
             tasks[f"{group.name}-{thread}"] = {"loop": -1, "phases": _phases(group, thread, partner, posts, leads)}
     return json.dumps({"tasks": tasks, "global": {"duration": max(1, round(seconds))}}, indent=1)
+
+
+def _wakes_each(group: Group, other: Group) -> float:
+    """Give how many threads of the group `other` an activation of `group` woke in the recording."""
+    return other.activations * other.woken_by[group.name] / max(1, group.activations)
+
+
+def _wakes_unlike(model: Model) -> list[str]:
+    """Name the wake-ups that the model's activations have in other numbers than the recording's."""
+    unlike = []
+    for other in model.groups:
+        group = next((one for one in model.groups if one.name == other.partner), None)
+        if group is None:
+            continue
+        turns = [(thread, turn) for thread in range(group.threads) for turn in range(len(group.run_us))]
+        made = sum(len(_targets(group, thread, turn, other)) for thread, turn in turns) / len(turns)
+        recorded = _wakes_each(group, other)
+        if abs(made - recorded) > UNLIKE * recorded:
+            unlike.append(f"{recorded:.2g} of {other.name} in an activation of {group.name} ({made:.2g} in the model)")
+    return unlike
+
+
+def _targets(group: Group, thread: int, turn: int, other: Group) -> Sequence[int]:
+    """Give the threads of the group `other` that a thread of `group` wakes in an activation."""
+    each = _wakes_each(group, other)
+    if thread >= other.threads:
+        # As many threads wake one of the others as it has wake-ups in one of their activations.
+        wakers = max(1, round(each * group.threads / other.threads))
+        return [thread % other.threads] if thread // other.threads < wakers else []
+    partners = range(thread, other.threads, group.threads)
+    at_once = min(max(1, round(each)), len(partners))
+    return [partners[(turn * at_once + number) % len(partners)] for number in range(at_once)]
 
 
 def _phases(
@@ -674,8 +718,7 @@ def _phases(
             wait()
         phase["run0"] = max(1, round(work - after))
         for number, other in enumerate(posts):
-            targets = range(thread, other.threads, group.threads) if thread < other.threads else ()
-            for target in targets:
+            for target in _targets(group, thread, turn, other):
                 phase[f"sem_post{number}_{target}"] = f"{other.name}-{target}"
         if after >= 1:
             phase["run1"] = round(after)
