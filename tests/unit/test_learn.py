@@ -371,3 +371,33 @@ def test_wake_ups_that_a_model_does_not_have_are_named(tmp_path: Path) -> None:
     client.activations = server.activations // 13
     (note,) = left_out(pair, model)
     assert "13 of server in an activation of client (1 in the model)" in note
+
+
+def test_every_command_that_runs_a_workload_takes_a_model(model: Model, tmp_path: Path) -> None:
+    """Only `run` took one; `meter` read it as JSON, and `choose` as a trace."""
+    path = tmp_path / "pair.toml"
+    path.write_text(to_toml(model), encoding="utf-8")
+    loaded, parsed = Workload.load(path), Workload.parse(to_rtapp(model))
+    assert loaded.events().equals(parsed.events())
+    for words in (
+        ["meter", "rails", "-m", "juno-r2", "-w", str(path), "--seconds", "0.2", "--every", "0.1"],
+        ["choose", str(path), "-m", "juno-r2", "--governor", "schedutil,performance", "--seconds", "0.2", "-j", "1"],
+        ["kernels", "diff", "6.6", "6.12", "-m", "juno-r2", "-w", str(path), "--seconds", "0.1", "--seeds", "1"],
+    ):
+        done = CliRunner().invoke(program, words)
+        assert done.exit_code == 0, done.output
+    other = tmp_path / "other.toml"
+    other.write_text("format = 1\n", encoding="utf-8")
+    with pytest.raises(InputError, match="is no model of `opplab learn`"):
+        Workload.load(other)
+
+
+def test_a_meter_reads_a_benchmark_as_a_run_does() -> None:
+    """`meter` took rt-app files only. Its watts after the warm-up are the run's power, by the constants of its fit."""
+    words = ["meter", "rapl", "-m", "epyc-7742-2s", "-w", "tbench", "--seconds", "1", "--every", "0.5"]
+    done = CliRunner().invoke(program, [*words, "--format", "json"])
+    assert done.exit_code == 0, done.output
+    _, last = json.loads(done.stdout)
+    run = simulate("epyc-7742-2s", Workload.benchmark("tbench"), seconds=1)
+    power = {row["metric"]: row["value"] for row in run.metrics.to_dicts()}["power"]
+    assert last["package0_w"] + last["package1_w"] == pytest.approx(power, rel=1e-3)

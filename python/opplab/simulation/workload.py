@@ -82,7 +82,7 @@ class Workload:
 
     @classmethod
     def load(cls, path: str | Path, *, repeats: str = "workgen") -> Workload:
-        """Load an rt-app file.
+        """Load an rt-app file, or a model of ``opplab learn`` (a .toml).
 
         Parameters
         ----------
@@ -92,7 +92,12 @@ class Workload:
             after rt-app's workgen script (each is an event of its own).
         """
         path = Path(path)
-        text = read_text(path, "a workload file")
+        if path.suffix == ".toml":
+            from opplab.trace.learn import read, to_rtapp
+
+            text = to_rtapp(read(path))
+        else:
+            text = read_text(path, "a workload file")
         return cls.parse(text, name=path.stem, file=str(path), repeats=repeats)
 
     @classmethod
