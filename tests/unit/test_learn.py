@@ -401,3 +401,32 @@ def test_a_meter_reads_a_benchmark_as_a_run_does() -> None:
     run = simulate("epyc-7742-2s", Workload.benchmark("tbench"), seconds=1)
     power = {row["metric"]: row["value"] for row in run.metrics.to_dicts()}["power"]
     assert last["package0_w"] + last["package1_w"] == pytest.approx(power, rel=1e-3)
+
+
+def _by_hand(**partners: str) -> Model:
+    groups = [
+        Group(name, 2, 1000, 100.0, run_us=[100.0] * 16, wait_us=[900.0] * 16, woken_by={waker: 1.0}, after=0.2)
+        for name, waker in partners.items()
+    ]
+    return Model("by hand", 1.0, 4, groups)
+
+
+@pytest.mark.parametrize("partners", [{"a": "a"}, {"a": "b", "b": "a"}, {"a": "b", "b": "c", "c": "a"}, {"a": "z"}])
+def test_no_model_waits_for_itself(partners: dict[str, str]) -> None:
+    """Threads that wake others of their name, and circles of three, all waited for each other: no work was done.
+
+    Method: by arithmetic. All work is the same, so that who sleeps works a tenth of the time, and of a circle two are
+    at work at any time.
+    """
+    run = simulate("epyc-zen1-1s", Workload.parse(to_rtapp(_by_hand(**partners), 1)), Policy(), seconds=1)
+    work_s = {row["metric"]: row["value"] for row in run.metrics.to_dicts()}["work_done"]
+    at_work = 2 * 0.1 if len(partners) == 1 else 2
+    assert work_s == pytest.approx(at_work, rel=0.35)
+
+
+def test_threads_that_wake_each_other_are_named(tmp_path: Path) -> None:
+    path = ping_pong(tmp_path / "pair.txt")
+    path.write_text(path.read_text(encoding="utf-8").replace("client", "sh").replace("server", "sh"), encoding="utf-8")
+    trace = Trace(path)
+    (note,) = left_out(trace, learn(trace))
+    assert note.startswith("threads of one name wake each other: sh. The model's sleep as long")

@@ -82,9 +82,9 @@ class Group:
 
     @property
     def partner(self) -> str | None:
-        """The group that ends most of its sleeps, if one does."""
+        """The other group that ends most of its sleeps, if one does."""
         name, share = max(self.woken_by.items(), key=lambda one: one[1], default=("other", 0.0))
-        return name if name != "other" and share >= PARTNER else None
+        return name if name not in ("other", self.name) and share >= PARTNER else None
 
 
 @dataclass
@@ -440,14 +440,19 @@ def left_out(trace: Trace, model: Model, *, named: Callable[[str], str] = group_
         seldom = some_of((f"{name} {cpu_ms:g} ms" for name, cpu_ms in model.without_ms.items()), NAMED)
         notes.append(
             f"the model lacks {100 * without_ms / (learnt_ms + without_ms):.0f} % of the CPU time: threads that slept "
-            f"less than {LEAST} times, or 1/{FEW} as often as others of their name ({seldom}). Runs of it are of the "
-            "other threads alone"
+            f"less than {LEAST} times, or less than 1/{FEW} as often as others of their name ({seldom}). Runs of it "
+            "are of the other threads alone"
         )
     mixed = [one.name for one in model.groups if MIXED <= one.woken_by.get("other", 0.0) <= 1 - MIXED]
     if mixed and "hrtimer_expire_entry" not in trace.info["events"] and _in_doubt(trace):
         notes.append(
             f"wake-ups of {', '.join(mixed)} count as those of who ran on the CPU, where it was not idle: some may be "
             "a timer's, which does not show without `-e hrtimer_expire_entry`"
+        )
+    if own := [one.name for one in model.groups if one.woken_by.get(one.name, 0.0) >= PARTNER]:
+        notes.append(
+            f"threads of one name wake each other: {', '.join(own)}. The model's sleep as long as in the recording "
+            "instead, whatever the clock"
         )
     if unlike := _wakes_unlike(model):
         notes.append(
@@ -645,23 +650,34 @@ STRIDE = 7
 def to_rtapp(model: Model, seconds: float = 10.0) -> str:
     """Give an rt-app file whose threads behave as the model's.
 
-    A group that another one wakes waits for a semaphore; of two groups that wake each other the one of more threads
-    starts, or the first in the file. Threads of a pair of groups are partners in the order of their numbers; one that
-    has several wakes as many of them at once as in the recording, by turns.
+    A group that another one wakes waits for a semaphore; of groups that wake each other in a circle the one of most
+    threads starts, or the first in the file. Threads of a pair of groups are partners in the order of their numbers;
+    one that has several wakes as many of them at once as in the recording, by turns.
     """
     by_name = {group.name: group for group in model.groups}
     tasks: dict[str, Any] = {}
-    for place, group in enumerate(model.groups):
+    for group in model.groups:
         partner = by_name.get(group.partner or "")
-        leads = (
-            partner is not None
-            and partner.partner == group.name
-            and (-group.threads, place) < (-partner.threads, model.groups.index(partner))
-        )
+        leads = group is _first_of(_circle(group, by_name), model.groups)
         posts = [one for one in model.groups if one.partner == group.name]
         for thread in range(group.threads):
             tasks[f"{group.name}-{thread}"] = {"loop": -1, "phases": _phases(group, thread, partner, posts, leads)}
     return json.dumps({"tasks": tasks, "global": {"duration": max(1, round(seconds))}}, indent=1)
+
+
+def _circle(group: Group, by_name: Mapping[str, Group]) -> list[Group]:
+    """Give the groups of the circle of partners that a group is in; none if it is in none."""
+    found: list[Group] = []
+    one: Group | None = group
+    while one is not None and one not in found:
+        found.append(one)
+        one = by_name.get(one.partner or "")
+    return found if one is group else []
+
+
+def _first_of(circle: Sequence[Group], groups: Sequence[Group]) -> Group | None:
+    """Give the group of a circle that starts it."""
+    return min(circle, key=lambda one: (-one.threads, groups.index(one)), default=None)
 
 
 def _wakes_each(group: Group, other: Group) -> float:
