@@ -98,3 +98,12 @@ def test_a_row_of_all_points_is_their_geometric_mean(experiment: Path) -> None:
     simulated = {place: new for place, _, new in made.points}
     assert simulated["all"] == pytest.approx(math.sqrt(times[0] * times[1]), rel=0.1)
     assert simulated["groups=1"] == pytest.approx(times[0], rel=0.1)
+
+
+def test_the_constants_of_a_machine_have_the_fits_on_it() -> None:
+    """`--show juno-r2` had no constants, and those of the EPYC were without its benchmarks."""
+    everything = calibration.show()
+    for machine in ("juno-r2", "epyc-7742-2s", "skylake-8x-uma"):
+        wanted = [row for row in everything if row["where"] == machine or row["where"].endswith(f"@{machine}")]
+        assert wanted
+        assert calibration.show(machine) == wanted

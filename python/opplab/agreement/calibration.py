@@ -407,7 +407,7 @@ def listing() -> list[dict[str, Any]]:
 def show(where: str = "") -> list[dict[str, Any]]:
     """Give every constant that was fitted, learnt, published or assumed: one row a benchmark's, fit's and machine's.
 
-    `where` keeps those of one benchmark with its fits, of one fit, or of one machine. ``how`` names which of these;
+    `where` keeps those of one benchmark or machine with its fits, or of one fit. ``how`` names which of these;
     ``learnt`` and ``range`` what a recording gave beside it, and how far it may be off.
     A machine's constants are those whose note in ``[source]`` begins with ``[F]``, fitted.
     """
@@ -456,7 +456,7 @@ def show(where: str = "") -> list[dict[str, Any]]:
         for key, note in data.get("source", {}).items():
             if re.match(r"\[F\]", str(note)):
                 put(stem, key, data.get(key, ""), "calibrated", str(note)[3:].strip(), None, "of the machine")
-    kept = [row for row in rows if where in ("", row["where"], row["where"].partition("@")[0])]
+    kept = [row for row in rows if where in ("", row["where"], *row["where"].split("@"))]
     if not kept:
         raise InputError(
             f"`{where}` has no constants{catalog.nearest(where, list({row['where']: None for row in rows}))}"
