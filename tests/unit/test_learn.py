@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from opplab import Policy, Workload, read_trace, simulate
+from opplab import Experiment, Policy, Workload, read_trace, simulate
 from opplab.cli.main import opplab as program
 from opplab.errors import InputError
 from opplab.trace.learn import Group, Model, learn, left_out, read, to_rtapp, to_toml
@@ -430,3 +430,19 @@ def test_threads_that_wake_each_other_are_named(tmp_path: Path) -> None:
     trace = Trace(path)
     (note,) = left_out(trace, learn(trace))
     assert note.startswith("threads of one name wake each other: sh. The model's sleep as long")
+
+
+def test_an_experiment_has_a_model_as_its_workload(model: Model, tmp_path: Path) -> None:
+    """`experiment new` wrote a file that no command could read.
+
+    Method: the metrics of `simulate`.
+    """
+    (tmp_path / "pair.toml").write_text(to_toml(model), encoding="utf-8")
+    path = tmp_path / "mine.toml"
+    words = ["experiment", "new", "mine", "-m", "juno-r2", "-w", str(tmp_path / "pair.toml"), "-o", str(path)]
+    done = CliRunner().invoke(program, [*words, "--governor", "schedutil", "--seconds", "0.2", "--iterations", "1"])
+    assert done.exit_code == 0, done.output
+    table = Experiment.load(path).run(tmp_path / "out", jobs=1)
+    alone = simulate("juno-r2", Workload.load(tmp_path / "pair.toml"), Policy(), seconds=0.2, seed=1)
+    switches = {row["metric"]: row["value"] for row in alone.metrics.to_dicts()}["switches"]
+    assert table.filter(pl.col("metric") == "switches")["value"].to_list() == [switches]
