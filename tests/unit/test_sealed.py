@@ -142,6 +142,22 @@ def test_unknown_idle_power_is_the_reason_of_a_row_without_interval(tmp_path: Pa
     assert reasons == {("C1", "energy"): "idle power unknown"}
 
 
+def test_a_metric_without_a_ratio_is_named(tmp_path: Path) -> None:
+    """Of two wanted metrics the one whose baselines are 0 was left out without a word."""
+    (tmp_path / "worth.toml").write_text(FILE)
+    (tmp_path / "load.json").write_text(json.dumps(LOAD))
+    words = ["predict", tmp_path / "worth.toml", "-o", tmp_path / "sealed.json", "--results", tmp_path / "out"]
+    done = call(*words, "--metric", "energy", "--metric", "missed_activations", "--uncertainty", "20", "-j", "1")
+    assert done.exit_code == 0, done.output
+    measured = pl.read_parquet(tmp_path / "out" / "worth" / "results.parquet")
+    missed = measured.filter((pl.col("metric") == "missed_activations") & (pl.col("policy") == "schedutil"))
+    assert missed["value"].sum() == 0
+    whole = " ".join(done.stderr.split())
+    lacking = "juno-r2 load performance; juno-r2 load powersave"
+    assert f"no ratio of missed_activations, whose baseline is 0 or not known: {lacking}" in whole
+    assert "no ratio of energy" not in whole
+
+
 def test_an_experiment_from_a_pipe_is_read_once(tmp_path: Path) -> None:
     """What a pipe held is gone: labels, models and the hash are of the text that ran."""
     text = FILE.replace("load.json", str(tmp_path / "load.json"))

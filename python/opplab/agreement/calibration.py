@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import statistics
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +60,8 @@ class Fit:
     seed only."""
     runs: int = 0
     """Simulations that it took."""
+    left_out: list[str] = field(default_factory=list)
+    """Parameters of the baseline that the experiment has no case of."""
 
     @property
     def residual(self) -> float:
@@ -107,28 +110,40 @@ def minimise(
     return min(known, key=lambda whole: (known[whole], whole))
 
 
-def read_baseline(path: Path, table: str = "", variant: str = "", metric: str = "") -> Target:
+def read_baseline(
+    path: Path, table: str = "", variant: str = "", metric: str = "", machine: str = "", benchmark: str = ""
+) -> Target:
     """Read the baseline's column of a table.
 
     Parameters
     ----------
     path : Path
         CSV with the columns ``parameter`` and ``value``; of a file with the columns of ``data/published``, the rows of
-        `table`, `variant` and `metric` are taken, where given.
+        `table`, `variant` and `metric` are taken, where given. Of several machines or benchmarks it is the rows of
+        `machine` and `benchmark`.
     """
     names, rows = csv_rows(path)
     for column in ("parameter", "value"):
         if column not in names:
             raise InputError(f"failed to read {path}:1:1: the table has no column '{column}'")
     wanted = {"table": table, "variant": variant, "metric": metric}
-    values = {}
+    several = {"machine": machine, "benchmark": benchmark}
+    wanted |= {key: own for key, own in several.items() if key in names and len({line[key] for _, line in rows}) > 1}
+    values: dict[str, float] = {}
     for number, line in rows:
         if any(name in names and word and line[name] != word for name, word in wanted.items()):
             continue
         try:
-            values[line["parameter"]] = float(line["value"])
+            value = float(line["value"])
         except ValueError:
             raise InputError(f"failed to read {path}:{number}:1: '{line['value']}' is no number") from None
+        if not 0 < value < math.inf:
+            raise InputError(f"failed to read {path}:{number}:1: a value of {value:g}; a fit needs values above 0")
+        if line["parameter"] in values:
+            raise InputError(
+                f"failed to read {path}:{number}:1: a second value of the baseline at {line['parameter'] or 'all'}"
+            )
+        values[line["parameter"]] = value
     if not values:
         raise InputError(f"{path} has no row of the baseline ({', '.join(filter(None, wanted.values()))})")
     return Target(path.name, values)
@@ -216,15 +231,24 @@ def fit(
         rows = [row for row, place in on_machines if row.variant == called and place == on]
         target = Target(f"text {first.published_seed}, {entry['table']}", {row.parameter: row.value for row in rows})
     else:
-        target = read_baseline(baseline, entry["table"], called, entry["metric"])
+        target = read_baseline(baseline, entry["table"], called, entry["metric"], on, benchmark)
+    if unknown := [place for place in points if place not in target.values]:
+        raise InputError(f"the baseline has no value at {', '.join(unknown)} (it has {', '.join(target.values)})")
     wanted = {place: value for place, value in target.values.items() if not points or place in points}
+    params = {case.param for case in first.cases if (case.machine, case.policy, case.benchmark) == (on, policy, label)}
+    left_out = [place for place in wanted if not any(belongs(axes_of(place), axes_of(param)) for param in params)]
+    for place in left_out:
+        del wanted[place]
     if not wanted:
-        raise InputError(f"none of {', '.join(points)} is published (there is: {', '.join(target.values)})")
+        there = (
+            f"it has {', '.join(sorted(params))}" if any(params) else f"it has none of {label} under {policy} on {on}"
+        )
+        raise InputError(f"experiment {name} has no case of {', '.join(left_out) or 'the baseline'}: {there}")
     free = [param for param in constants(benchmark) if not only or param["name"] in only]
     if not free:
         known = ", ".join(param["name"] for param in constants(benchmark)) or "none"
         raise InputError(f"there is nothing to fit: the constants of {benchmark} are {known}")
-    made = Fit(benchmark, machine, name, policy, f"{target.source}, {called}", {})
+    made = Fit(benchmark, machine, name, policy, f"{target.source}, {called}", {}, left_out=left_out)
     found: dict[tuple[int, ...], dict[str, list[float]]] = {}
 
     def simulated(constants: Mapping[str, int]) -> dict[str, list[float]]:
@@ -301,19 +325,27 @@ def _last(experiment: Experiment, label: str) -> dict[str, int | str]:
 def _simulate(
     cases: Sequence[Case], wanted: Mapping[str, float], metrics: Sequence[str], jobs: int
 ) -> dict[str, list[float]]:
-    """Run the baseline's cases of the wanted points; gives the simulated values of each, one a seed."""
-    places = {case.hash: place for case in cases for place in wanted if belongs(axes_of(place), axes_of(case.param))}
-    values: dict[str, dict[int, float]] = {}
+    """Run the baseline's cases of the wanted points; gives the simulated values of each, one an iteration.
+
+    Of a point that stands for several cases it is their geometric mean.
+    """
+    places = {case.hash: [place for place in wanted if belongs(axes_of(place), axes_of(case.param))] for case in cases}
+    values: dict[str, dict[int, list[float]]] = {}
 
     def keep(case: Case, measured: Measured) -> None:
         by_name = {metric: value for metric, _, _, value in measured.rows if value is not None}
         if all(metric in by_name for metric in metrics):
-            values.setdefault(places[case.hash], {})[case.seed] = math.fsum(by_name[metric] for metric in metrics)
+            for place in places[case.hash]:
+                own = values.setdefault(place, {}).setdefault(case.iteration, [])
+                own.append(math.fsum(by_name[metric] for metric in metrics))
 
-    tally = run_cases([case for case in cases if case.hash in places], jobs=jobs, keep=keep)
+    tally = run_cases([case for case in cases if places[case.hash]], jobs=jobs, keep=keep)
     if tally.problems:
         raise InputError(f"the baseline cannot be simulated: {tally.problems[0]}")
-    found = {place: [value for _, value in sorted(values.get(place, {}).items()) if value > 0] for place in wanted}
+    found = {
+        place: [statistics.geometric_mean(own) for _, own in sorted(values.get(place, {}).items()) if min(own) > 0]
+        for place in wanted
+    }
     return {place: own for place, own in found.items() if own}
 
 
@@ -375,7 +407,7 @@ def listing() -> list[dict[str, Any]]:
 def show(where: str = "") -> list[dict[str, Any]]:
     """Give every constant that was fitted, learnt, published or assumed: one row a benchmark's, fit's and machine's.
 
-    `where` keeps those of one benchmark with its fits, of one fit, or of one machine. ``how`` names which of these;
+    `where` keeps those of one benchmark or machine with its fits, or of one fit. ``how`` names which of these;
     ``learnt`` and ``range`` what a recording gave beside it, and how far it may be off.
     A machine's constants are those whose note in ``[source]`` begins with ``[F]``, fitted.
     """
@@ -424,7 +456,7 @@ def show(where: str = "") -> list[dict[str, Any]]:
         for key, note in data.get("source", {}).items():
             if re.match(r"\[F\]", str(note)):
                 put(stem, key, data.get(key, ""), "calibrated", str(note)[3:].strip(), None, "of the machine")
-    kept = [row for row in rows if where in ("", row["where"], row["where"].partition("@")[0])]
+    kept = [row for row in rows if where in ("", row["where"], *row["where"].split("@"))]
     if not kept:
         raise InputError(
             f"`{where}` has no constants{catalog.nearest(where, list({row['where']: None for row in rows}))}"

@@ -212,7 +212,7 @@ def _sources(machine: Machine | str | Path | None, name: str) -> str:
 
 def _is_trace(what: str | Path) -> bool:
     path = Path(what)
-    return path.exists() and path.suffix != ".json"
+    return path.exists() and path.suffix not in (".json", ".toml")
 
 
 def _of_trace(

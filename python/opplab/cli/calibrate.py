@@ -82,4 +82,6 @@ def command(
         for place, old, new in made.points
     ]
     print_table(rows, output_format)
+    if made.left_out:
+        click.echo(f"note: left out, as {made.experiment} has no case of it: {', '.join(made.left_out)}", err=True)
     click.echo(f"wrote {path}: {made.residual:.1f} % off after {made.runs} runs", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,7 +35,7 @@ METERS = ("rails", "rapl", "turbostat", "battery", "tasks")
 @click.option("--param", help="Parameters of the experiment's case, e.g. tasks=10 (default: the first).")
 @click.option("--benchmark", help="Label of the experiment's workload (default: the first).")
 @machine_option("Machine of the workload.")
-@click.option("-w", "--workload", type=click.Path(path_type=Path), metavar="FILE", help="rt-app file.")
+@click.option("-w", "--workload", metavar="NAME|FILE", help="Benchmark model, rt-app file, or model of 'opplab learn'.")
 @one_policy_options
 @vs_option
 @format_option
@@ -49,7 +48,7 @@ def command(
     param: str | None,
     benchmark: str | None,
     machine: str | None,
-    workload: Path | None,
+    workload: str | None,
     vs: tuple[str, ...],
     output_format: str,
     **ad_hoc: Any,
@@ -68,7 +67,7 @@ def command(
     """  # noqa: D301
     from opplab.simulation.machine import Machine
     from opplab.simulation.simulate import simulate
-    from opplab.simulation.workload import Workload
+    from opplab.simulation.workload import load_of
     from opplab.sweep.variants import Variant
 
     given = policy_of(ad_hoc)
@@ -81,7 +80,7 @@ def command(
     else:
         if not machine or workload is None:
             raise click.UsageError("give an EXPERIMENT (see 'opplab list experiments'), or --machine and --workload")
-        load, on = Workload.load(workload), Machine.load(machine)
+        load, on = load_of(workload), Machine.load(machine)
         variants = variants_on([machine], given, vs, note) if vs else [Variant("", given)]
         runs = {one.label: simulate(on, load, Policy(**one.keys), seconds=seconds) for one in variants}
     if output_format != "text":

@@ -113,6 +113,13 @@ def command(
         made = sealed.seal(only, folder, draws=draws, metrics=metrics, jobs=workers(jobs), progress=progress)
         made.write(output)
         click.echo(f"wrote {output}: {len(made.rows)} ratios of {only.name}, {draws} draws", err=True)
+        sealed_of = {(row.machine, row.workload, row.param, row.variant, row.metric) for row in made.rows}
+        places = sorted({place[:4] for place in sealed_of})
+        for metric in metrics:
+            lacking = [place for place in places if (*place, metric) not in sealed_of]
+            if lacking:
+                where = "; ".join(" ".join(filter(None, place)) for place in lacking)
+                click.echo(f"opplab: no ratio of {metric}, whose baseline is 0 or not known: {where}", err=True)
         open_rows = [row.reason for row in made.rows if row.low is None or row.high is None]
         if open_rows:
             why = ", ".join(dict.fromkeys(open_rows))

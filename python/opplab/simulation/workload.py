@@ -65,6 +65,15 @@ def _ending() -> frozenset[str]:
     return frozenset(model["name"] for model in _opplab.benchmarks() if model["ends"])
 
 
+def rtapp_text(path: Path) -> str:
+    """Give the text of an rt-app file, or the one that a model of ``opplab learn`` (a .toml) makes."""
+    if path.suffix != ".toml":
+        return read_text(path, "a workload file")
+    from opplab.trace.learn import read, to_rtapp
+
+    return to_rtapp(read(path))
+
+
 class Workload:
     """An rt-app workload file.
 
@@ -82,7 +91,7 @@ class Workload:
 
     @classmethod
     def load(cls, path: str | Path, *, repeats: str = "workgen") -> Workload:
-        """Load an rt-app file.
+        """Load an rt-app file, or a model of ``opplab learn`` (a .toml).
 
         Parameters
         ----------
@@ -92,8 +101,7 @@ class Workload:
             after rt-app's workgen script (each is an event of its own).
         """
         path = Path(path)
-        text = read_text(path, "a workload file")
-        return cls.parse(text, name=path.stem, file=str(path), repeats=repeats)
+        return cls.parse(rtapp_text(path), name=path.stem, file=str(path), repeats=repeats)
 
     @classmethod
     def parse(cls, text: str, *, name: str = "workload", file: str = "<text>", repeats: str = "workgen") -> Workload:

@@ -18,6 +18,7 @@ from opplab.errors import FormatError, InputError, OpplabError
 from opplab.files import digest_of, read_text, toml_of
 from opplab.simulation import fitted
 from opplab.simulation.cases import Case, measured_time, names_of
+from opplab.simulation.workload import rtapp_text
 from opplab.sweep.drivers import driver_under
 from opplab.sweep.missing import unknown_idle
 from opplab.sweep.runner import Tally, Until, run_cases
@@ -138,7 +139,7 @@ class Experiment:
         for workload in inner.rtapp_files():
             file = path.parent / workload
             if file.is_file():
-                rtapp[workload] = (str(file), read_text(file, "a workload file"))
+                rtapp[workload] = (str(file), rtapp_text(file))
         made = cls(inner, inner.expand(machines, rtapp), str(path), whole)
         _check_once(inner.machines(), made.cases, path)
         made._files = (machines, rtapp)

@@ -45,6 +45,9 @@ DECK = 16
 PARTNER = 0.5
 """Share of its sleeps that threads of one group must end for a group to wait for that group."""
 
+FEW = 10
+"""A thread that slept less often than this part of the most active one of its name is not learnt."""
+
 LEAST = 32
 """Sleeps that a group must have shown to be learnt."""
 
@@ -56,11 +59,13 @@ class Group:
     name: str
     """Their name without the digits at its end."""
     threads: int = 0
-    """Threads that were active at least a tenth as often as the most active one."""
+    """Threads that were active at least a tenth as often as the most active one; the rest is of these alone."""
     activations: int = 0
     """Runs from a wake-up to a sleep."""
     cpu_ms: float = 0.0
     """Time on CPUs."""
+    rest_ms: float = field(default=0.0, compare=False)
+    """Time on CPUs of the other threads of this name. The file does not keep it."""
     run_us: list[float] = field(default_factory=list)
     wait_us: list[float] = field(default_factory=list)
     """`run_us` and `wait_us`: decks of the time on a CPU of an activation, and of the time asleep before it."""
@@ -77,9 +82,9 @@ class Group:
 
     @property
     def partner(self) -> str | None:
-        """The group that ends most of its sleeps, if one does."""
+        """The other group that ends most of its sleeps, if one does."""
         name, share = max(self.woken_by.items(), key=lambda one: one[1], default=("other", 0.0))
-        return name if name != "other" and share >= PARTNER else None
+        return name if name not in ("other", self.name) and share >= PARTNER else None
 
 
 @dataclass
@@ -97,7 +102,7 @@ class Model:
     clock_khz: int = 0
     """Clock of the CPUs at which the times on them were recorded; 0 if it is not known."""
     without_ms: dict[str, float] = field(default_factory=dict, compare=False)
-    """Time on CPUs of groups that slept too seldom to be learnt, most first. The file does not keep it."""
+    """Time on CPUs of threads that slept too seldom to be learnt, most first. The file does not keep it."""
 
 
 def group_name(comm: str) -> str:
@@ -164,9 +169,8 @@ class _Thread:
 
 @dataclass
 class _Sums:
-    """What is gathered of a group."""
+    """What is gathered of a thread under one name."""
 
-    pids: Counter[int] = field(default_factory=Counter)
     cpu_ns: int = 0
     runs: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
@@ -182,7 +186,7 @@ class _Reader:
         self.named = named
         self.wanted = set(wanted)
         self.threads: dict[int, _Thread] = {}
-        self.sums: defaultdict[str, _Sums] = defaultdict(_Sums)
+        self.sums: defaultdict[str, defaultdict[int, _Sums]] = defaultdict(lambda: defaultdict(_Sums))
 
     def _thread(self, pid: int, comm: str) -> _Thread:
         thread = self.threads.get(pid)
@@ -214,7 +218,7 @@ class _Reader:
             thread = self._thread(pid, comm)
             if thread.on_since is not None:
                 ran = now - thread.on_since
-                self.sums[thread.name].cpu_ns += ran
+                self.sums[thread.name][pid].cpu_ns += ran
                 if thread.run is not None:
                     thread.run += ran
             thread.on_since = None
@@ -225,21 +229,26 @@ class _Reader:
             thread = self._thread(pid, comm)
             thread.on_since = now
             if thread.asleep_since is not None:
-                self._wakes(thread, now)
+                self._wakes(pid, thread, now)
+
+    def end(self, now: int) -> None:
+        """The recording ends: who is on a CPU ran until then."""
+        for pid, thread in self.threads.items():
+            if thread.on_since is not None:
+                self.sums[thread.name][pid].cpu_ns += max(0, now - thread.on_since)
 
     def _sleeps(self, pid: int, thread: _Thread, now: int, state: str) -> None:
-        sums = self.sums[thread.name]
+        sums = self.sums[thread.name][pid]
         if thread.run is not None and self._own(thread.name):
             sums.runs.append(thread.run / 1000)
-            sums.pids[pid] += 1
             if thread.after_from is not None and thread.run:
                 sums.after.append(1 - min(thread.after_from, thread.run) / thread.run)
         thread.run = thread.after_from = thread.woken_at = thread.waker = None
         thread.asleep_since = None if state.startswith(("X", "Z")) else now
         thread.uninterruptible = state.startswith("D")
 
-    def _wakes(self, thread: _Thread, now: int) -> None:
-        sums = self.sums[thread.name]
+    def _wakes(self, pid: int, thread: _Thread, now: int) -> None:
+        sums = self.sums[thread.name][pid]
         if self._own(thread.name):
             sums.waits.append(((thread.woken_at or now) - (thread.asleep_since or now)) / 1000)
             sums.wakers[thread.waker or "other"] += 1
@@ -382,7 +391,8 @@ def learn(trace: Trace, tasks: Sequence[str] = (), *, named: Callable[[str], str
         else:
             now, _, waker_pid, pid, comm = row
             reader.wake(now, int(waker_pid), int(pid), comm)
-    groups = [_group(name, sums) for name, sums in reader.sums.items()]
+    reader.end(trace.info["start_ns"] + trace.info["duration_ns"])
+    groups = [_group(name, by_thread) for name, by_thread in reader.sums.items()]
     if tasks:
         from opplab.catalog import nearest
 
@@ -399,8 +409,10 @@ def learn(trace: Trace, tasks: Sequence[str] = (), *, named: Callable[[str], str
         one.woken_by = _merged(one.woken_by, names)
     seconds = (rows[-1][0] - rows[0][0]) / 1e9 if rows else 0.0
     model = Model(trace.path.name, round(seconds, 3), int(trace.info["cpus"]), kept)
-    seldom = sorted(set(map(_load, groups)) - set(map(_load, kept))) if not tasks else []
-    model.without_ms = {name: -cpu_ms for cpu_ms, name in seldom}
+    lacks = {one.name: one.rest_ms + (0.0 if one in kept else one.cpu_ms) for one in groups}
+    if not tasks:
+        seldom = [item for item in lacks.items() if item[1] > 0]
+        model.without_ms = dict(sorted(seldom, key=lambda item: (-item[1], item[0])))
     return model
 
 
@@ -412,6 +424,8 @@ WITHOUT = 0.01
 """Share of the CPU time from which on it is named what a model lacks."""
 NAMED = 3
 """Groups that are named there."""
+UNLIKE = 0.25
+"""Part of the wake-ups of an activation by which those of the model may be off without a word."""
 MIXED = 0.1
 """Least share of wake-ups from idle CPUs, and from busy ones, from which on they may have one cause."""
 FAIR_PRIO = 100
@@ -426,13 +440,24 @@ def left_out(trace: Trace, model: Model, *, named: Callable[[str], str] = group_
         seldom = some_of((f"{name} {cpu_ms:g} ms" for name, cpu_ms in model.without_ms.items()), NAMED)
         notes.append(
             f"the model lacks {100 * without_ms / (learnt_ms + without_ms):.0f} % of the CPU time: threads that slept "
-            f"less than {LEAST} times ({seldom}). Runs of it are of the other threads alone"
+            f"less than {LEAST} times, or less than 1/{FEW} as often as others of their name ({seldom}). Runs of it "
+            "are of the other threads alone"
         )
     mixed = [one.name for one in model.groups if MIXED <= one.woken_by.get("other", 0.0) <= 1 - MIXED]
     if mixed and "hrtimer_expire_entry" not in trace.info["events"] and _in_doubt(trace):
         notes.append(
             f"wake-ups of {', '.join(mixed)} count as those of who ran on the CPU, where it was not idle: some may be "
             "a timer's, which does not show without `-e hrtimer_expire_entry`"
+        )
+    if own := [one.name for one in model.groups if one.woken_by.get(one.name, 0.0) >= PARTNER]:
+        notes.append(
+            f"threads of one name wake each other: {', '.join(own)}. The model's sleep as long as in the recording "
+            "instead, whatever the clock"
+        )
+    if unlike := _wakes_unlike(model):
+        notes.append(
+            f"the model wakes other numbers of threads than were recorded: {', '.join(unlike)}. Runs of it do other "
+            "amounts of work"
         )
     if "cpu_frequency" in trace.info["events"]:
         clocks = sorted({state for _, state in _whole(trace, "cpu_frequency", ["state"])})
@@ -455,19 +480,27 @@ def left_out(trace: Trace, model: Model, *, named: Callable[[str], str] = group_
     return notes
 
 
-def _group(name: str, sums: _Sums) -> Group:
-    sleeps = sum(sums.wakers.values())
-    most = max(sums.pids.values(), default=0)
-    threads = sum(10 * count >= most for count in sums.pids.values())
-    made = Group(name, threads=threads, activations=len(sums.runs))
-    made.cpu_ms = round(sums.cpu_ns / 1e6, 3)
-    if sums.runs and sums.waits:
-        ordered = sorted(sums.runs)
-        made.run_us, made.wait_us = deck(sums.runs), deck(sums.waits)
+def _group(name: str, by_thread: Mapping[int, _Sums]) -> Group:
+    """Give what the threads of a name did; those that hardly slept beside others are no part of it."""
+    most = max(len(one.runs) for one in by_thread.values())
+    own = [one for one in by_thread.values() if FEW * len(one.runs) >= most]
+    runs = [run for one in own for run in one.runs]
+    waits = [wait for one in own for wait in one.waits]
+    after = [share for one in own for share in one.after]
+    wakers: Counter[str] = Counter()
+    for one in own:
+        wakers.update(one.wakers)
+    sleeps = wakers.total()
+    made = Group(name, threads=len(own), activations=len(runs))
+    made.cpu_ms = round(math.fsum(one.cpu_ns for one in own) / 1e6, 3)
+    made.rest_ms = round(math.fsum(one.cpu_ns for one in by_thread.values()) / 1e6 - made.cpu_ms, 3)
+    if runs and waits:
+        ordered = sorted(runs)
+        made.run_us, made.wait_us = deck(runs), deck(waits)
         made.run_quantiles_us = [round(ordered[int(share * (len(ordered) - 1))], 3) for share in (0.1, 0.5, 0.9)]
-    made.woken_by = {waker: count / sleeps for waker, count in sums.wakers.most_common()} if sleeps else {}
-    made.after = round(math.fsum(sums.after) / len(sums.after), 4) if sums.after else 0.0
-    made.iowait = round(sums.deep / sleeps, 4) if sleeps else 0.0
+    made.woken_by = {waker: count / sleeps for waker, count in wakers.most_common()} if sleeps else {}
+    made.after = round(math.fsum(after) / len(after), 4) if after else 0.0
+    made.iowait = round(sum(one.deep for one in own) / sleeps, 4) if sleeps else 0.0
     return made
 
 
@@ -617,18 +650,66 @@ STRIDE = 7
 def to_rtapp(model: Model, seconds: float = 10.0) -> str:
     """Give an rt-app file whose threads behave as the model's.
 
-    A group that another one wakes waits for a semaphore; of two groups that wake each other the first in the file
-    starts. Threads of a pair of groups are partners in the order of their numbers.
+    A group that another one wakes waits for a semaphore; of groups that wake each other in a circle the one of most
+    threads starts, or the first in the file. Threads of a pair of groups are partners in the order of their numbers;
+    one that has several wakes as many of them at once as in the recording, by turns.
     """
     by_name = {group.name: group for group in model.groups}
     tasks: dict[str, Any] = {}
-    for place, group in enumerate(model.groups):
+    for group in model.groups:
         partner = by_name.get(group.partner or "")
-        leads = partner is not None and partner.partner == group.name and place < model.groups.index(partner)
+        leads = group is _first_of(_circle(group, by_name), model.groups)
         posts = [one for one in model.groups if one.partner == group.name]
         for thread in range(group.threads):
             tasks[f"{group.name}-{thread}"] = {"loop": -1, "phases": _phases(group, thread, partner, posts, leads)}
     return json.dumps({"tasks": tasks, "global": {"duration": max(1, round(seconds))}}, indent=1)
+
+
+def _circle(group: Group, by_name: Mapping[str, Group]) -> list[Group]:
+    """Give the groups of the circle of partners that a group is in; none if it is in none."""
+    found: list[Group] = []
+    one: Group | None = group
+    while one is not None and one not in found:
+        found.append(one)
+        one = by_name.get(one.partner or "")
+    return found if one is group else []
+
+
+def _first_of(circle: Sequence[Group], groups: Sequence[Group]) -> Group | None:
+    """Give the group of a circle that starts it."""
+    return min(circle, key=lambda one: (-one.threads, groups.index(one)), default=None)
+
+
+def _wakes_each(group: Group, other: Group) -> float:
+    """Give how many threads of the group `other` an activation of `group` woke in the recording."""
+    return other.activations * other.woken_by[group.name] / max(1, group.activations)
+
+
+def _wakes_unlike(model: Model) -> list[str]:
+    """Name the wake-ups that the model's activations have in other numbers than the recording's."""
+    unlike = []
+    for other in model.groups:
+        group = next((one for one in model.groups if one.name == other.partner), None)
+        if group is None:
+            continue
+        turns = [(thread, turn) for thread in range(group.threads) for turn in range(len(group.run_us))]
+        made = sum(len(_targets(group, thread, turn, other)) for thread, turn in turns) / len(turns)
+        recorded = _wakes_each(group, other)
+        if abs(made - recorded) > UNLIKE * recorded:
+            unlike.append(f"{recorded:.2g} of {other.name} in an activation of {group.name} ({made:.2g} in the model)")
+    return unlike
+
+
+def _targets(group: Group, thread: int, turn: int, other: Group) -> Sequence[int]:
+    """Give the threads of the group `other` that a thread of `group` wakes in an activation."""
+    each = _wakes_each(group, other)
+    if thread >= other.threads:
+        # As many threads wake one of the others as it has wake-ups in one of their activations.
+        wakers = max(1, round(each * group.threads / other.threads))
+        return [thread % other.threads] if thread // other.threads < wakers else []
+    partners = range(thread, other.threads, group.threads)
+    at_once = min(max(1, round(each)), len(partners))
+    return [partners[(turn * at_once + number) % len(partners)] for number in range(at_once)]
 
 
 def _phases(
@@ -653,8 +734,7 @@ def _phases(
             wait()
         phase["run0"] = max(1, round(work - after))
         for number, other in enumerate(posts):
-            targets = range(thread, other.threads, group.threads) if thread < other.threads else ()
-            for target in targets:
+            for target in _targets(group, thread, turn, other):
                 phase[f"sem_post{number}_{target}"] = f"{other.name}-{target}"
         if after >= 1:
             phase["run1"] = round(after)
