@@ -131,6 +131,16 @@ def test_diff_leaves_no_certainty_blank_and_has_arithmetic_means_of_counts() -> 
     assert rows["work_done"]["6.12"] == pytest.approx(sum(found) / 3, abs=5e-5)
 
 
+def test_diff_names_the_driver_that_runs_and_why_there_is_no_energy() -> None:
+    args = ["kernels", "diff", "6.1", "6.12", "--machine", "kaby-lake-i7-7500u", "--seconds", "0.2", "--seeds", "1"]
+    told = " ".join(answered(*args).stdout.split())
+    # intel_pstate, the machine's own, has no schedutil.
+    assert "under schedutil with intel_cpufreq, means of 1 run" in told
+    assert "energy is unknown: the machine has no power." in told
+    known = answered("kernels", "diff", "6.1", "6.12", "--machine", "pixel6", "--seconds", "0.2", "--seeds", "1")
+    assert "unknown" not in known.stdout
+
+
 def test_wrong_kernels_are_told_the_nearest() -> None:
     found = called("kernels", "diff", "6.12", "7.9")
     assert found.exit_code == 2
@@ -198,10 +208,15 @@ def test_a_change_that_is_the_same_in_all_runs_is_called_so_and_attributed() -> 
     assert (changed["change"], changed["low"], changed["certainty"]) == (-25, None, "same change in all runs")
     assert (equal["change"], equal["certainty"]) == (0, "equal in all runs")
     gates = [{"gate": "teo", "latency_max": -25.0, "activations": 0.0}]
-    assert _attribution_words([changed, equal], gates) == ["latency_max -25.0 %: teo alone reproduces it."]
+    clear = {("teo", "latency_max")}
+    assert _attribution_words([changed, equal], gates, clear) == ["latency_max -25.0 %: teo alone reproduces it."]
+    # As far by chance: the gate's own runs leave its sign open.
+    assert _attribution_words([changed, equal], gates, set()) == [
+        "latency_max -25.00 %: no gate alone reproduces it; nearest is teo with -25.00 %, which is not clear."
+    ]
     # Near and not near enough: the digits show why.
     small, off = {**changed, "change": -0.17}, [{"gate": "teo", "latency_max": -0.2}]
-    assert _attribution_words([small], off) == [
+    assert _attribution_words([small], off, clear) == [
         "latency_max -0.17 %: no gate alone reproduces it; nearest is teo with -0.20 %."
     ]
 
