@@ -56,3 +56,26 @@ def test_slow_cpus_under_a_governor_in_python_are_its_own():
     assert "custom-governor" in reasons
     assert reasons <= {"custom-governor", "transition"}
     assert "the governor in Python asked for no more" in str(opplab.explain(run, why_slow=True))
+
+
+class Half(opplab.Governor):
+    """Half of schedutil's headroom."""
+
+    def update(self, facts):
+        most = max(cpu.util_cfs_boost for cpu in facts.cpus)
+        capacity = facts.cpus[0].capacity
+        self.decided_by = (most, capacity)
+        return facts.freq_ref_khz * (most + most // 8) // capacity
+
+
+HEAVY = opplab.Workload.periodic(6, run_us=3000, period_us=16000)
+
+
+def test_the_frequency_that_was_requested_is_named():
+    """It was in the data alone; without a formula nothing in the text shows it."""
+    run = opplab.simulate("juno-r2", HEAVY, seconds=1, governor=Half())
+    found = [one for one in opplab.explain(run, cpu=1, at=0.5) if one.kind == "frequency"]
+    assert found and found[0].data["outcome"] == "requested"
+    next_mhz, prev_mhz = (found[0].data[name] // 1000 for name in ("next_khz", "prev_khz"))
+    assert f"Requested {next_mhz} MHz (OPP " in found[0].text
+    assert f" instead of {prev_mhz} MHz." in found[0].text
