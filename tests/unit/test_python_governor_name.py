@@ -79,3 +79,13 @@ def test_the_frequency_that_was_requested_is_named():
     next_mhz, prev_mhz = (found[0].data[name] // 1000 for name in ("next_khz", "prev_khz"))
     assert f"Requested {next_mhz} MHz (OPP " in found[0].text
     assert f" instead of {prev_mhz} MHz." in found[0].text
+
+
+@pytest.mark.parametrize("driver", ["amd-pstate-epp", "intel_pstate"])
+def test_drivers_without_governors_run_none_in_python(driver):
+    """amd-pstate-epp sets policies (`setpolicy`), as intel_pstate does: no governor exists there."""
+    machine = "epyc-7742-2s" if driver.startswith("amd") else "skylake-8x-uma"
+    with pytest.raises(opplab.CaseError, match=f"driver {driver} has the governors performance and powersave"):
+        opplab.simulate(machine, WORK, opplab.Policy(driver=driver), seconds=0.1, governor=Half())
+    with pytest.raises(opplab.CaseError, match=f"driver {driver} has the governors performance and powersave"):
+        opplab.simulate(machine, WORK, opplab.Policy(driver=driver), seconds=0.1)
