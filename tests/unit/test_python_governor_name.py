@@ -89,3 +89,12 @@ def test_drivers_without_governors_run_none_in_python(driver):
         opplab.simulate(machine, WORK, opplab.Policy(driver=driver), seconds=0.1, governor=Half())
     with pytest.raises(opplab.CaseError, match=f"driver {driver} has the governors performance and powersave"):
         opplab.simulate(machine, WORK, opplab.Policy(driver=driver), seconds=0.1)
+
+
+def test_true_is_no_frequency():
+    class Wrong(opplab.Governor):
+        def update(self, facts):
+            return True
+
+    with pytest.raises(opplab.CaseError, match="a frequency in kHz or None, not True"):
+        opplab.simulate("juno-r2", WORK, seconds=0.1, governor=Wrong())
