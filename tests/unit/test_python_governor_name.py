@@ -4,6 +4,8 @@ import pytest
 
 import opplab
 
+from calls import answered, called
+
 
 class Highest(opplab.Governor):
     def update(self, facts):
@@ -68,6 +70,13 @@ class Half(opplab.Governor):
         return facts.freq_ref_khz * (most + most // 8) // capacity
 
 
+class First(opplab.Placement):
+    """The first CPU that is allowed."""
+
+    def select(self, facts):
+        return next(cpu.cpu for cpu in facts.cpus if cpu.allowed)
+
+
 HEAVY = opplab.Workload.periodic(6, run_us=3000, period_us=16000)
 
 
@@ -79,6 +88,36 @@ def test_the_frequency_that_was_requested_is_named():
     next_mhz, prev_mhz = (found[0].data[name] // 1000 for name in ("next_khz", "prev_khz"))
     assert f"Requested {next_mhz} MHz (OPP " in found[0].text
     assert f" instead of {prev_mhz} MHz." in found[0].text
+
+
+def test_a_trace_names_the_governor_and_no_replay_stands_in_for_it(tmp_path):
+    """Its clocks were explained by schedutil's formula, and its replay was measured against schedutil's."""
+    trace = tmp_path / "half.dat"
+    opplab.simulate("juno-r2", HEAVY, seconds=1, governor=Half()).to_trace(trace)
+    clock = opplab.explain(trace, cpu=0, at=0.5, machine="juno-r2")
+    assert clock.about["governor"] == "Half (Python)"
+    assert "No decision of Half (Python) is known for this clock" in str(clock)
+    assert "headroom" not in str(clock) and "schedutil, which serves" not in str(clock)
+    refused = called("replay", trace, "--machine", "juno-r2")
+    assert "Half (Python) decided in the recording, which a replay does not have" in str(refused.exception)
+    given = answered("replay", trace, "--machine", "juno-r2", "--recorded-governor", "schedutil")
+    assert "Half (Python) decided in the recording; here schedutil has its place" in " ".join(given.stdout.split())
+    with pytest.raises(opplab.InputError, match=r"Half \(Python\) decided in the recording"):
+        opplab.explain(trace, why_slow=True, machine="juno-r2")
+    # What does not ask a governor is answered.
+    energy = answered("trace", "energy", trace, "-m", "juno-r2")
+    assert "periodic0" in energy.stdout
+
+
+def test_a_trace_names_the_placement_policy(tmp_path):
+    trace = tmp_path / "first.dat"
+    opplab.simulate("juno-r2", HEAVY, seconds=0.5, placement=First()).to_trace(trace)
+    told = " ".join(answered("replay", trace, "--machine", "juno-r2", "--mode", "closed").stdout.split())
+    assert "First (Python) placed tasks in the recording" in told
+    plain = tmp_path / "plain.dat"
+    opplab.simulate("juno-r2", HEAVY, seconds=0.5).to_trace(plain)
+    told = answered("replay", plain, "--machine", "juno-r2", "--mode", "closed").stdout
+    assert "placed tasks" not in told and "decided in the recording" not in told
 
 
 @pytest.mark.parametrize("driver", ["amd-pstate-epp", "intel_pstate"])

@@ -25,6 +25,15 @@ impl Policies {
         let share = |object: &Option<Py<PyAny>>| object.as_ref().map(|object| object.clone_ref(py));
         Self { governor: share(&self.governor), placement: share(&self.placement) }
     }
+
+    /// What results call the governor and the placement policy: by their classes.
+    pub(crate) fn names(&self, py: Python<'_>) -> PyResult<[Option<String>; 2]> {
+        let name = |object: &Option<Py<PyAny>>| {
+            let class = object.as_ref().map(|object| object.bind(py).get_type().name()).transpose()?;
+            Ok::<_, PyErr>(class.map(|class| format!("{class} (Python)")))
+        };
+        Ok([name(&self.governor)?, name(&self.placement)?])
+    }
 }
 
 /// The user's objects at work in one run.
