@@ -67,7 +67,8 @@ def diff(
     if attribute and machine is None:
         raise click.UsageError("--attribute needs --machine, to run on")
     changes = kernel_diff(before, after)
-    runs, gates = [], []
+    runs: list[dict[str, Any]] = []
+    gates: list[dict[str, Any]] = []
     clear: set[tuple[str, str]] = set()
     if machine is not None:
         measure = _Measure(machine, workload, seconds, seeds)
