@@ -1023,7 +1023,7 @@ def test_compare_draws_what_is_assumed(juno: Path) -> None:
     words = ("how sure, in percent (95 % intervals of 3 draws)", "off by runs", "off by assumptions", "interval")
     assert all(word in done.output for word in words), done.output
     assert "An interval of 95 % needs 40 draws, these are 3: no change is judged." in done.output
-    assert "3 draws judge no change: an interval of 95 % needs --uncertainty 40" in done.stderr
+    assert "3 draws judge no assumed number: an interval of 95 % needs --uncertainty 40" in done.stderr
 
 
 def test_a_missing_folder_beside_results_is_named(tmp_path):

@@ -415,6 +415,16 @@ def test_a_kernel_without_energy_aware_scheduling_is_named_beside_one_with_it(lo
     assert "energy-aware" not in alike
 
 
+def test_a_driver_that_is_younger_than_the_kernel_is_named(load: Path, tmp_path: Path) -> None:
+    """A change from 5.10 to 6.6 under amd-pstate is from a kernel that nobody has."""
+    short = ("run", str(load), "--seconds", "0.1", "--iterations", "1", "-m", "epyc-7742-2s", "-o")
+    words = "kernel 5.10 does not have amd-pstate, which came with 5.17: it runs here as if it were backported."
+    both = ("--kernel", "5.10", "--vs", "kernel=6.6", "--driver")
+    said = stdout_of(*short, str(tmp_path / "a"), *both, "amd-pstate")
+    assert f"schedutil kernel=5.10: {words}" in said and said.count("does not have amd-pstate") == 1
+    assert "does not have" not in stdout_of(*short, str(tmp_path / "b"), *both, "acpi-cpufreq")
+
+
 def stdout_of(*words: str) -> str:
     done = answered(*words, columns=300)
     return " ".join(done.stdout.split())

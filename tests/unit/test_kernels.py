@@ -131,6 +131,16 @@ def test_diff_leaves_no_certainty_blank_and_has_arithmetic_means_of_counts() -> 
     assert rows["work_done"]["6.12"] == pytest.approx(sum(found) / 3, abs=5e-5)
 
 
+def test_diff_names_the_driver_that_runs_and_why_there_is_no_energy() -> None:
+    args = ["kernels", "diff", "6.1", "6.12", "--machine", "kaby-lake-i7-7500u", "--seconds", "0.2", "--seeds", "1"]
+    told = " ".join(answered(*args).stdout.split())
+    # intel_pstate, the machine's own, has no schedutil.
+    assert "under schedutil with intel_cpufreq, means of 1 run" in told
+    assert "energy is unknown: the machine has no power." in told
+    known = answered("kernels", "diff", "6.1", "6.12", "--machine", "pixel6", "--seconds", "0.2", "--seeds", "1")
+    assert "unknown" not in known.stdout
+
+
 def test_wrong_kernels_are_told_the_nearest() -> None:
     found = called("kernels", "diff", "6.12", "7.9")
     assert found.exit_code == 2
@@ -190,7 +200,7 @@ def test_a_change_is_attributed_to_the_gates_that_reproduce_it_alone(tmp_path: P
 
 
 def test_the_preference_that_a_kernel_has_for_a_processor_is_attributed(tmp_path: Path) -> None:
-    """No gate has it, so that its effect was denied: `no gate alone reproduces it`."""
+    """No gate has it, so that its effect was denied: `nothing alone reproduces it`."""
     file = tmp_path / "load.json"
     file.write_text('{"tasks": {"t": {"instance": 4, "loop": -1, "run": 3000, "timer": {"ref": "t", "period": 9000}}}}')
     on = ["-m", "alder-lake-i7-1260p", "-w", str(file), "--governor", "powersave", "--seconds", "0.5"]
@@ -223,10 +233,15 @@ def test_a_change_that_is_the_same_in_all_runs_is_called_so_and_attributed() -> 
     assert (changed["change"], changed["low"], changed["certainty"]) == (-25, None, "same change in all runs")
     assert (equal["change"], equal["certainty"]) == (0, "equal in all runs")
     gates = [{"gate": "teo", "latency_max": -25.0, "activations": 0.0}]
-    assert _attribution_words([changed, equal], gates) == ["latency_max -25.0 %: teo alone reproduces it."]
+    clear = {("teo", "latency_max")}
+    assert _attribution_words([changed, equal], gates, clear) == ["latency_max -25.0 %: teo alone reproduces it."]
+    # As far by chance: the gate's own runs leave its sign open.
+    assert _attribution_words([changed, equal], gates, set()) == [
+        "latency_max -25.00 %: nothing alone reproduces it; nearest is teo with -25.00 %, which is not clear."
+    ]
     # Near and not near enough: the digits show why.
     small, off = {**changed, "change": -0.17}, [{"gate": "teo", "latency_max": -0.2}]
-    assert _attribution_words([small], off) == [
+    assert _attribution_words([small], off, clear) == [
         "latency_max -0.17 %: nothing alone reproduces it; nearest is teo with -0.20 %."
     ]
 

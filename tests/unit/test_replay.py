@@ -14,6 +14,7 @@ from click.testing import Result
 from opplab import Machine, Policy, Trace, Workload, _opplab, simulate
 from opplab.cli.replay import REPLAYED, _moved, _rows, _text, with_intervals
 from opplab.cpulist import cpus_in
+from opplab.trace.replayed import check_text
 
 from calls import answered, called
 from testdata import shared
@@ -997,3 +998,12 @@ def test_an_energy_that_is_shown_is_not_called_blank(tmp_path: Path) -> None:
     assert "recorded" not in found["metrics"][0]
     of = [one["of"] for one in found["silent"]]
     assert of == ["policy0 frequency and changes", "policy1 frequency and changes, energy"]
+
+
+def test_distances_of_many_policies_are_the_most_of_them() -> None:
+    """A server's line had one number for each of 104 policies."""
+    check = {"checked": True, "near": False, "energy_known": True, "energy_distance": 61_200}
+    many = check_text({**check, "freq_distance": [0] * 80 + [29_700, 100_000] + [5_000] * 22})
+    assert many.startswith("frequency residency within 100.0 points (the most of 104 policies), energy within 61.2 %")
+    few = check_text({**check, "freq_distance": [1_000, 2_000]})
+    assert few.startswith("frequency residency within 1.0, 2.0 points, energy")

@@ -27,6 +27,8 @@ from opplab.uncertainty.ends import Hanging, moving
 from opplab.uncertainty.parts import parts_of, why_open
 from opplab.uncertainty.sweep import SureLine, Sureness, assumed_words, change_of, how_sure
 
+from calls import answered
+
 LOAD = {
     "global": {"duration": 1, "calibration": "CPU0"},
     "tasks": {"t": {"instance": 4, "loop": -1, "run": 2000, "timer": {"ref": "unique", "period": 16000}}},
@@ -556,3 +558,28 @@ def test_a_draw_without_an_effect_does_not_turn_the_sign() -> None:
         ours.drawn[at] = dict.fromkeys(ours.drawn[at], 99.0)
     found = change_of(ours, base, "higher")
     assert found is not None and found[0].turns == pytest.approx(30 / 39), "most draws may turn it"
+
+
+def test_too_few_draws_leave_only_machines_with_ranges_unjudged(tmp_path: Path) -> None:
+    """`no change is judged` stood beside a clear change of a machine whose file has no ranges."""
+    text = opplab.Machine.load("juno-r2")._inner.to_toml()
+    bare = re.sub(r"(?ms)^\[range\]\n.*?(?=^\[|\Z)", "", text).replace('name = "juno-r2"', 'name = "bare"')
+    (tmp_path / "bare.toml").write_text(bare)
+    (tmp_path / "load.json").write_text(json.dumps(LOAD))
+    on = ["-m", "juno-r2", "-m", str(tmp_path / "bare.toml"), "-o", str(tmp_path / "out"), "-j", "1"]
+    vs = [
+        "--governor",
+        "schedutil,performance,powersave",
+        "--iterations",
+        "3",
+        "--seconds",
+        "0.5",
+        "--uncertainty",
+        "3",
+    ]
+    done = answered("run", str(tmp_path / "load.json"), *on, *vs)
+    told = " ".join((done.stdout + done.stderr).split())
+    assert "these are 3: no change of juno-r2 is judged. 1 of 2 changes of energy are clear" in told
+    assert "over the runs, exclude zero" in told and "no change is judged" not in told
+    counted = "energy: 1 of 4 changes are clear (needs 40 draws, has 3: 2 of 4, juno-r2 0 of 2, bare 1 of 2)"
+    assert counted in " ".join(done.stdout.split())

@@ -262,9 +262,10 @@ impl PyCase {
     /// What explanations need to know of it beside its events.
     fn facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let facts = run::facts(py, &self.case(py))?;
-        if let Some(governor) = self.policies.as_ref().and_then(|policies| policies.governor.as_ref()) {
-            let class = governor.bind(py).get_type().name()?;
-            facts.set_item("governor", format!("{class} (Python)"))?;
+        if let Some(policies) = &self.policies
+            && let [Some(governor), _] = policies.names(py)?
+        {
+            facts.set_item("governor", governor)?;
         }
         if self.file.workload.name.is_empty() {
             // The programs of a model have no name of their own.

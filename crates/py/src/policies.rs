@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use opplab_sim::hooks::{GovernorFacts, Hooks, PlacementFacts};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyBool, PyTuple, PyType};
 
 use crate::error::raise;
 
@@ -24,6 +24,15 @@ impl Policies {
     pub(crate) fn clone_ref(&self, py: Python<'_>) -> Self {
         let share = |object: &Option<Py<PyAny>>| object.as_ref().map(|object| object.clone_ref(py));
         Self { governor: share(&self.governor), placement: share(&self.placement) }
+    }
+
+    /// What results call the governor and the placement policy: by their classes.
+    pub(crate) fn names(&self, py: Python<'_>) -> PyResult<[Option<String>; 2]> {
+        let name = |object: &Option<Py<PyAny>>| {
+            let class = object.as_ref().map(|object| object.bind(py).get_type().name()).transpose()?;
+            Ok::<_, PyErr>(class.map(|class| format!("{class} (Python)")))
+        };
+        Ok([name(&self.governor)?, name(&self.placement)?])
     }
 }
 
@@ -111,7 +120,9 @@ fn ask(
     if answer.is_none() {
         return Ok(None);
     }
-    answer.extract().map(Some).map_err(|_| {
+    // Python's bool is a whole number.
+    let number = if answer.is_instance_of::<PyBool>() { None } else { answer.extract().ok() };
+    number.map(Some).ok_or_else(|| {
         let given = answer.repr().map(|text| text.to_string()).unwrap_or_default();
         let message = format!("it must give {wanted} or None, not {given}");
         (name, pyo3::exceptions::PyTypeError::new_err(message))

@@ -237,7 +237,10 @@ pub(crate) fn facts<'py>(py: Python<'py>, case: &HookedCase) -> PyResult<Bound<'
 pub(crate) fn trace<'py>(py: Python<'py>, case: &HookedCase, form: &str) -> PyResult<Bound<'py, PyBytes>> {
     let outcome = simulate(py, case, &mut NullSink)?;
     let (names, end_ns) = (outcome.task_names, outcome.warmup.wall_ns + outcome.wall_ns);
+    let in_place = case.policies.as_ref().map(|policies| policies.names(py)).transpose()?;
+    let [governor, placement] = in_place.unwrap_or_default();
     let mut sink = RunTrace::new(&case.machine, names, &case.policy, form == "perfetto")
+        .with_in_place(governor.as_deref(), placement.as_deref())
         .with_groups(&case.workload.groups, outcome.task_groups);
     let mut why = Reasons::default();
     if form == "perfetto" {

@@ -17,7 +17,8 @@ use opplab_signals::decode::{Chain, Decoder, SchedEvent, SchedSink, TaskFields, 
 use opplab_signals::groups::{Group, GroupFinder, Groups};
 use opplab_signals::summary::{Deadlines, Latencies};
 use opplab_trace::{
-    BySchema, Event, IN_INTERRUPT, POLICY_MARK, ReadOptions, RecordingFiles, SETTINGS_MARK, Schema, TraceFile,
+    BySchema, Event, IN_INTERRUPT, IN_PLACE_MARK, POLICY_MARK, ReadOptions, RecordingFiles, SETTINGS_MARK, Schema,
+    TraceFile,
 };
 
 use crate::ReplayError;
@@ -338,6 +339,10 @@ pub struct Events {
     pub uname: String,
     /// The policy of a simulated run, as JSON.
     pub policy: Option<String>,
+    /// What decided in place of the kernel's governor in a simulated run, by name.
+    pub governor: Option<String>,
+    /// What decided in place of the kernel's placement in a simulated run, by name.
+    pub placement: Option<String>,
     /// The first frequency that a governor's or driver's own record calls the current one, by CPU, kHz; with the time.
     pub start_khz: BTreeMap<u32, (u64, u32)>,
     /// What the kernel itself recorded of its run queues' averages.
@@ -540,6 +545,11 @@ impl Builder {
                 let text = String::from_utf8_lossy(text);
                 if let Some(policy) = text.strip_prefix(POLICY_MARK) {
                     self.events.policy = Some(policy.trim_end().to_owned());
+                }
+                match text.strip_prefix(IN_PLACE_MARK).and_then(|text| text.trim_end().split_once(' ')) {
+                    Some(("governor", name)) => self.events.governor = Some(name.to_owned()),
+                    Some(("placement", name)) => self.events.placement = Some(name.to_owned()),
+                    _ => {}
                 }
                 let settings = text.strip_prefix(SETTINGS_MARK).and_then(|text| text.split_once(' '));
                 let Some((pid, settings)) = settings else { return Some(What::Other) };

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use opplab_import::SYSFS;
 use opplab_kernel::cpufreq::governor::Worker;
+use opplab_kernel::cpufreq::governors::GovernorId;
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
 use opplab_model::experiment::capacities;
@@ -630,6 +631,7 @@ impl Replay {
     /// # Errors
     /// As [`Replay::compare`].
     pub fn open_events(&self, policy: &Policy) -> Result<Events, ReplayError> {
+        self.has_governor(&self.setup.policy)?;
         let Setup { machine, start_khz, policy: own, .. } = &self.setup;
         open_loop(&self.events, machine, (own, policy), start_khz)
     }
@@ -676,8 +678,22 @@ impl Replay {
         if begins { Vec::new() } else { self.setup.start_khz.clone() }
     }
 
+    /// Refuses a recording under a governor that no replay has.
+    fn has_governor(&self, policy: &Policy) -> Result<(), ReplayError> {
+        policy.governor_id().map(|_| ()).map_err(|_| {
+            let known: Vec<&str> = GovernorId::all().map(|governor| governor.name).collect();
+            ReplayError::Input(format!(
+                "{} decided in the recording, which a replay does not have; `replay` and `explain` take another in its \
+                 place (--recorded-governor: {})",
+                policy.governor,
+                known.join(", ")
+            ))
+        })
+    }
+
     /// The case, its events, and the work that was done in the time that is measured.
     fn closed(&self, policy: &Policy, nth: u64, births: Births) -> Result<(ClosedCase, Events, u128), ReplayError> {
+        self.has_governor(policy)?;
         let Setup { machine, .. } = &self.setup;
         let mut case = Case {
             machine: machine.clone(),

@@ -299,6 +299,14 @@ impl Setup {
             driver = driver_of(&machine, &policy).driver.name.to_owned();
         }
         drive_by(&mut machine, &driver)?;
+        // It had schedutil's place, by which the driver was chosen.
+        match (&recorded.governor, &events.governor) {
+            (None, Some(own)) => own.clone_into(&mut policy.governor),
+            (Some(governor), Some(own)) => {
+                notes.push(format!("{own} decided in the recording; here {governor} has its place"));
+            }
+            _ => {}
+        }
         if !is_stated && recorded.driver.is_none() && !machine.other_drivers.is_empty() {
             let others = machine.other_drivers.iter().map(|driver| driver.driver.entry().name);
             notes.push(format!(
@@ -326,6 +334,12 @@ impl Setup {
                  for clocks (--mode closed has it)"
                     .to_owned(),
             );
+        }
+        if let Some(own) = &events.placement {
+            notes.push(format!(
+                "{own} placed tasks in the recording; a closed loop has the kernel's placement in its place, so that \
+                 its distance is between the two"
+            ));
         }
         let governor_known = is_stated || recorded.governor.is_some();
         let told_khz: Vec<Option<u32>> = machine

@@ -298,6 +298,9 @@ pub fn setting<'t>(mark: &'t [u8], key: &str) -> Option<(i32, &'t str)> {
     Some((pid.parse().ok()?, pairs.find(|(name, _)| *name == key)?.1))
 }
 
+/// The bits of a task's state in which it does not want to run (`TASK_REPORT`); above them stands that it was preempted.
+const STATES: u64 = 0xff;
+
 /// Whether a task that leaves its CPU in this state has ended (`EXIT_DEAD`, `EXIT_ZOMBIE`).
 pub fn has_ended(prev_state: u64) -> bool {
     prev_state & 0x30 != 0
@@ -345,6 +348,8 @@ pub struct Chain {
     silence: Option<(u64, u64, usize)>,
     /// When a task was first woken on, or moved to each CPU, ns.
     sent_ns: BTreeMap<u32, u64>,
+    /// Tasks that sleep.
+    asleep: BTreeSet<i32>,
 }
 
 /// A silence is noted if it is longer than this, ns, and than this part of the trace.
@@ -364,10 +369,27 @@ impl Chain {
             self.silence = Some((silent_ns, last_ns, running));
         }
         self.span_ns = Some((first_ns, last_ns.max(now_ns)));
-        if let SchedEvent::Wakeup { target_cpu: sent, .. } | SchedEvent::Migrate { dest_cpu: sent, .. } = what {
-            self.sent_ns.entry(*sent).or_insert(now_ns);
+        let sent = match what {
+            SchedEvent::Waking { task } => {
+                self.asleep.remove(&task.pid);
+                None
+            }
+            SchedEvent::Wakeup { task, target_cpu, .. } => {
+                self.asleep.remove(&task.pid);
+                Some(*target_cpu)
+            }
+            // Load balance also moves tasks that sleep and are still queued (fair.c:dequeue_entities(), v6.12): these do not run.
+            SchedEvent::Migrate { pid, dest_cpu, .. } => (!self.asleep.contains(pid)).then_some(*dest_cpu),
+            _ => None,
+        };
+        if let Some(cpu) = sent {
+            self.sent_ns.entry(cpu).or_insert(now_ns);
         }
-        let SchedEvent::Switch { prev, next, .. } = what else { return };
+        let SchedEvent::Switch { prev, prev_state, next } = what else { return };
+        self.asleep.remove(&next.pid);
+        if prev_state & STATES != 0 && prev.pid != 0 {
+            self.asleep.insert(prev.pid);
+        }
         let cpu = (cpu & 0xffff) as usize;
         self.came.resize(self.came.len().max(cpu + 1), None);
         self.switches += 1;
@@ -671,6 +693,31 @@ mod tests {
         assert!(notes(7, 1, 0).is_empty());
         // Less than a twentieth of the trace.
         assert!(notes(7, 2, 60).is_empty());
+    }
+
+    /// Goal: a CPU that a task was sent to shows its switches, or they are missing. A task that sleeps and was moved does not run there.
+    #[test]
+    fn a_sleeping_task_that_was_moved_leaves_no_switch() {
+        let task = |pid: i32| TaskFields { pid, prio: None, comm: None };
+        let notes = |prev_state: u64, is_woken: bool| {
+            let mut chain = Chain::default();
+            let events = [
+                Some(SchedEvent::Switch { prev: task(0), prev_state: 0, next: task(7) }),
+                Some(SchedEvent::Switch { prev: task(7), prev_state, next: task(0) }),
+                is_woken.then_some(SchedEvent::Waking { task: task(7) }),
+                Some(SchedEvent::Migrate { pid: 7, prio: None, orig_cpu: Some(1), dest_cpu: 5 }),
+                Some(SchedEvent::Other),
+            ];
+            for (at, what) in (1..).zip(events.iter().flatten()) {
+                chain.event(at * 2 * SENT_NS, 1, what);
+            }
+            chain.notes(&[]).join(" ")
+        };
+        let unseen = "CPU 5 has no sched_switch event, although tasks were woken on or moved to there";
+        assert_eq!(notes(1, false), "");
+        assert!(notes(1, true).starts_with(unseen));
+        // Preempted, it wants to run.
+        assert!(notes(0x100, false).starts_with(unseen) && notes(0, false).starts_with(unseen));
     }
 
     #[test]

@@ -23,7 +23,9 @@ use opplab_model::machine::Machine;
 use opplab_model::policy::Policy;
 use opplab_model::workload::SchedPolicy;
 use opplab_trace::write::{Annotation, EventId, PerfettoWriter, TraceBuilder, TrackId};
-use opplab_trace::{CPU_FACTS, HALF_LIFE_MARK, Kind, POLICY_MARK, SETTINGS_MARK, TICK_TIMER, Trace, Value};
+use opplab_trace::{
+    CPU_FACTS, HALF_LIFE_MARK, IN_PLACE_MARK, Kind, POLICY_MARK, SETTINGS_MARK, TICK_TIMER, Trace, Value,
+};
 
 use crate::reasons::{Notes, Reasons, RunNames};
 
@@ -199,6 +201,11 @@ fn pid(task: u32) -> i32 {
     if task == IDLE_TASK { 0 } else { FIRST_PID + task as i32 }
 }
 
+/// A mark at the start.
+fn note(builder: &mut TraceBuilder, mark: EventId, text: &str) {
+    builder.push(mark, 0, 0, 0, &[Value::U64(0), Value::Str(text.as_bytes())]);
+}
+
 impl RunTrace {
     /// A trace of `machine` and the tasks of these names, by index, with marks of the policy and of load tracking's half-life. With `tracks` it
     /// keeps what [`Self::into_perfetto`] makes tracks of.
@@ -245,7 +252,7 @@ impl RunTrace {
         };
         let half_life = format!("{HALF_LIFE_MARK}{}", policy.half_life_ms());
         for text in [half_life, format!("{POLICY_MARK}{}", policy_to_json(policy))] {
-            builder.push(ids.mark, 0, 0, 0, &[Value::U64(0), Value::Str(text.as_bytes())]);
+            note(&mut builder, ids.mark, &text);
         }
         let internal = Self::declare_internal(&mut builder);
         for (index, cluster) in (0u64..).zip(&machine.clusters) {
@@ -273,6 +280,17 @@ impl RunTrace {
             facts: vec![None; nr_cpus],
             to_idle: None,
         }
+    }
+
+    /// Marks what decides in the kernel's place, by name.
+    #[must_use]
+    pub fn with_in_place(mut self, governor: Option<&str>, placement: Option<&str>) -> Self {
+        for (what, name) in [("governor", governor), ("placement", placement)] {
+            if let Some(name) = name {
+                note(&mut self.builder, self.ids.mark, &format!("{IN_PLACE_MARK}{what} {name}"));
+            }
+        }
+        self
     }
 
     /// The same with control groups; `of_task`: the group of each task, an index.

@@ -369,6 +369,10 @@ pub const HALF_LIFE_MARK: &str = "opplab: pelt_half_life_ms=";
 /// What stands before the policy of a simulated run, as JSON of crate `model`, in the mark at the start of its trace.
 pub const POLICY_MARK: &str = "opplab: policy ";
 
+/// What stands before what decided in the kernel's place in a simulated run, and its name, in marks at the start of its trace:
+/// `governor Mine`, `placement Mine`. The trace has what these asked for, not how they decide.
+pub const IN_PLACE_MARK: &str = "opplab: in place of the kernel's ";
+
 /// What stands before a task's pid and settings in marks of a simulated run's trace: `util_min=300 util_max=1024` (`-`: not set),
 /// or the CPUs that it may use, `cpus=0,4` (`-`: all), or `dl_runtime_ns=1000000 dl_deadline_ns=5000000 dl_period_ns=5000000 dl_reclaim=0`. No event of the kernel has them.
 pub const SETTINGS_MARK: &str = "opplab: task ";

@@ -16,7 +16,7 @@ from opplab.errors import OpplabError
 from opplab.report.text import flow, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from opplab.kernel import GateChange
     from opplab.simulation.policy import Policy
@@ -68,7 +68,9 @@ def diff(
     if attribute and machine is None:
         raise click.UsageError("--attribute needs --machine, to run on")
     changes = kernel_diff(before, after)
-    runs, gates = [], []
+    runs: list[dict[str, Any]] = []
+    gates: list[dict[str, Any]] = []
+    clear: set[tuple[str, str]] = set()
     preferences: list[int] = []
     if machine is not None:
         measure = _Measure(machine, workload, seconds, seeds)
@@ -77,8 +79,8 @@ def diff(
         runs = _rows((before, after), measure, old[0], new[0])
         if attribute:
             parts = [*_parts(changes), *([_of_preference(preferences)] if preferences else [])]
-            gates = _attributed((before, after), parts, measure, governor, runs, old, new[1])
-    findings = _attribution_words(runs, gates) or ["No change is clear."] if attribute else []
+            gates, clear = _attributed((before, after), parts, measure, governor, runs, old, new[1])
+    findings = _attribution_words(runs, gates, clear) or ["No change is clear."] if attribute else []
     if attribute and output_format == "json":
         click.echo(json.dumps({"metrics": runs, "gates": gates, "findings": findings}, indent=2))
         return
@@ -94,10 +96,11 @@ def diff(
         click.echo(flow(f"proven of {name}: {KernelProfile(name).proven}", 80))
     if runs:
         of = f"{seeds} run{'s' * (seeds > 1)} of {seconds:g} s"
-        click.echo(
-            f"\n{workload or 'four periodic tasks'} on {machine} under {governor}, means of {of} with the same seeds:\n"
-        )
+        what = f"{workload or 'four periodic tasks'} on {machine} under {governor} with {measure.driver}"
+        click.echo("\n" + flow(f"{what}, means of {of} with the same seeds:", 80) + "\n")
         print_table(runs, output_format)
+        if measure.unknown:
+            click.echo("\n" + flow(f"{measure.unknown}.", 80))
     if attribute:
         click.echo("\none gate at a time (changes in percent, of shares in points):\n")
         print_table(gates, output_format)
@@ -133,6 +136,8 @@ class _Measure:
             constants_on(self.work.name, self.on.name)
         self.seconds, self.seeds = seconds, seeds
         self.units: dict[str, tuple[str, str]] = {}
+        self.driver = ""
+        self.unknown = ""
 
     def preferences(self, kernels: tuple[str, str], governor: str) -> list[int]:
         """Give the energy preferences that two kernels start with; none where they start with the same."""
@@ -149,12 +154,19 @@ class _Measure:
 
     def run(self, policy: Policy) -> tuple[dict[str, dict[int, float]], list[str]]:
         """Give the values of each metric by seed, and the fingerprints of the runs."""
+        from opplab.simulation.power import how_to_get_power
+
         found: dict[str, dict[int, float]] = {}
         prints = []
         for seed in range(1, self.seeds + 1):
             run = opplab.simulate(self.on, self.work, policy, seconds=self.seconds, seed=seed)
             prints.append(run.fingerprint)
             metrics = run.metrics
+            if not self.driver:
+                self.driver = run._inner.facts()["driver"]
+                energy = metrics.filter(metric="energy")["value"].to_list()
+                if energy in ([], [None]):
+                    self.unknown = how_to_get_power([json.loads(run._inner.to_json())["machine"]])
             for row in metrics.filter(metrics["better"].is_in(["lower", "higher"])).to_dicts():
                 name = row["metric"]
                 # What a run does not know is not 0.
@@ -254,8 +266,10 @@ def _attributed(
     whole: Sequence[Mapping[str, Any]],
     own: tuple[Mapping[str, dict[int, float]], list[str]],
     wanted: list[str],
-) -> list[dict[str, Any]]:
+) -> tuple[list[dict[str, Any]], set[tuple[str, str]]]:
     """Switch one part at a time on the first kernel; give a row for each.
+
+    Also give the gates and metrics whose own change is clear.
 
     Parameters
     ----------
@@ -271,6 +285,7 @@ def _attributed(
 
     shown = [row for row in whole if row["certainty"] in CLEAR]
     rows: list[dict[str, Any]] = []
+    clear = set()
     tally = Tally(total=len(parts))
     with progress(len(parts)) as told:
         for part in parts:
@@ -287,14 +302,18 @@ def _attributed(
                     name = one["metric"]
                     change = measure.change(name, found.get(name, {}), own[0][name])
                     row[name] = None if change is None else round(change.value, 2)
+                    if change is not None and change.certainty.is_clear:
+                        clear.add((row["gate"], name))
                 rows.append(row)
                 tally.done += 1
             told(tally)
-    return rows
+    return rows, clear
 
 
-def _attribution_words(whole: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name, for each clear change, the gates that reproduce it alone, else the nearest one."""
+def _attribution_words(
+    whole: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], clear: Container[tuple[str, str]]
+) -> list[str]:
+    """Name, for each clear change, the gates whose own clear change reproduces it alone, else the nearest one."""
     from opplab.certainty import change_text
 
     out = []
@@ -305,16 +324,18 @@ def _attribution_words(whole: Sequence[Mapping[str, Any]], rows: Sequence[Mappin
         known = [(row["gate"], row[name]) for row in rows if row.get(name)]
         words = partial(change_text, unit=one["in"])
         head = f"{name} {words(change)}"
-        alone = [gate for gate, value in known if abs(value - change) <= REPRODUCED * abs(change)]
+        near = [gate for gate, value in known if abs(value - change) <= REPRODUCED * abs(change)]
+        alone = [gate for gate in near if (gate, name) in clear]
         if alone:
             out.append(f"{head}: {' or '.join(alone)} alone reproduces it.")
         elif known:
             gate, value = min(known, key=lambda pair: abs(pair[1] - change))
             # What is near and not near enough needs the digits that show it.
             digits = 1 if words(value) != words(change) else 2
+            unsure = "" if (gate, name) in clear else ", which is not clear"
             out.append(
                 f"{name} {words(change, digits=digits)}: nothing alone reproduces it; nearest is {gate} with "
-                f"{words(value, digits=digits)}."
+                f"{words(value, digits=digits)}{unsure}."
             )
         else:
             out.append(f"{head}: nothing alone changes it.")

@@ -240,7 +240,7 @@ def _draws(_ctx: click.Context, _param: click.Parameter, number: int | None) -> 
     needed = quantile_draws(CONFIDENCE)
     if number is not None and number < needed:
         level = f"{100 * CONFIDENCE:g} %"
-        note(f"{number} draws judge no change: an interval of {level} needs --uncertainty {needed}")
+        note(f"{number} draws judge no assumed number: an interval of {level} needs --uncertainty {needed}")
     return number
 
 

@@ -8,6 +8,7 @@ against the baseline of the same machine and workload, judged by `opplab.certain
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -797,8 +798,9 @@ def _is_worth_a_word(change: Change) -> bool:
 def _clear_of(found: Sequence[tuple[Line, Change]], by_machine: bool) -> str:
     """Count the clear changes of a metric; of several machines, each one's, too."""
     clear = sum(change.certainty.is_clear for _, change in found)
-    reasons = {change.certainty.reason for _, change in found}
-    why = [reasons.pop()] if len(reasons) == 1 and "" not in reasons else []
+    reasons = Counter(change.certainty.reason for _, change in found if not change.certainty.is_clear)
+    reasons.pop("", None)
+    why = [reason if of == len(found) else f"{reason}: {of} of {len(found)}" for reason, of in reasons.items()]
     machines = list(dict.fromkeys(one.machine for one, _ in found)) if by_machine else []
     for name in machines[:SENTENCES]:
         own = [change.certainty.is_clear for one, change in found if one.machine == name]

@@ -13,7 +13,16 @@ from opplab.kernel import KernelProfile
 from opplab.report.start import in_words
 from opplab.simulation.cases import Case
 from opplab.simulation.power import known_power
-from opplab.sweep.drivers import ACTIVE, driver_names, driver_under, has_hwp, no_epp, numbered_epp, refused_epp
+from opplab.sweep.drivers import (
+    ACTIVE,
+    driver_names,
+    driver_under,
+    has_hwp,
+    no_epp,
+    numbered_epp,
+    refused_epp,
+    younger_driver,
+)
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.missing import idle_in_words, missing, unknown_idle
 from opplab.sweep.taken import RATE, kept_rate, refusal
@@ -122,7 +131,8 @@ def of_settings(cases: Iterable[Case], pairs: Sequence[tuple[str, str]] = ()) ->
         policy, driver = file["policy"], drivers[name, label]
         kept = kept_rate(file["machine"], policy)
         refused = [refusal(dict(policy["tunables"])[RATE], kept)] if kept else []
-        for words in (*refused, *ignored(policy, driver, file["machine"])):
+        younger = younger_driver(driver, policy)
+        for words in (*refused, *([younger] if younger else []), *ignored(policy, driver, file["machine"])):
             settings.setdefault(words, [])
             settings[words] += [label] if label not in settings[words] else []
     notes = [f"{', '.join(labels)}: {words}." for words, labels in settings.items()]

@@ -23,6 +23,9 @@ OWN_GOVERNORS = ("performance", "powersave")
 _NUMBERS_SINCE = {"intel_pstate": (5, 9), "amd_pstate": (7, 1)}
 """From when on `energy_performance_preference` takes numbers, not names alone, by family: intel_pstate with commit
 f473bf398bf1, amd-pstate not yet in v6.12 (amd-pstate.c:store_energy_performance_preference())."""
+_CAME_WITH = {"amd-pstate": (5, 17), "amd-pstate-epp": (6, 3), "amd-pstate-guided": (6, 4)}
+"""The first release with a driver, where that is younger than the oldest kernel profile (commit ec437d71db77 of the
+passive mode; those of the others are of its series for v6.3 and v6.4)."""
 _X86 = ("AuthenticAMD", "GenuineIntel", "HygonGenuine")
 
 
@@ -154,6 +157,23 @@ def numbered_epp(driver: str, keys: Mapping[str, Any]) -> str:
     if not epp.isdigit() or kernel is None or since is None or kernel >= since:
         return ""
     return f"{driver} takes preferences by name alone before kernel {since[0]}.{since[1]}: its file refuses {epp}"
+
+
+def younger_driver(driver: str, keys: Mapping[str, Any]) -> str:
+    """Report that a policy's kernel is older than the driver that it runs under; empty if it is not.
+
+    Examples
+    --------
+    >>> younger_driver("amd-pstate", {"kernel": "5.10.262"})
+    'kernel 5.10.262 does not have amd-pstate, which came with 5.17: it runs here as if it were backported'
+    >>> younger_driver("amd-pstate", {"kernel": "5.17"}), younger_driver("acpi-cpufreq", {"kernel": "4.14"})
+    ('', '')
+    """
+    kernel, since = release(keys.get("kernel", "")), _CAME_WITH.get(driver)
+    if kernel is None or since is None or kernel >= since:
+        return ""
+    came = f"which came with {since[0]}.{since[1]}"
+    return f"kernel {keys['kernel']} does not have {driver}, {came}: it runs here as if it were backported"
 
 
 def has_hwp(machine: Mapping[str, Any]) -> bool:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 MISSED = "missed activations"
 WHOLE = {"frequency": "frequency", "energy": "energy", "busy": "busy time", "latency_p95": "latency p95"}
+LISTED = 8
+"""Of so many policies each distance is shown."""
+
 FIXED_SPEED = "an emulator executed this as fast at every clock, so that lower clocks cost no time here"
 
 
@@ -18,10 +21,13 @@ def check_text(check: dict[str, Any]) -> str:
     """Report how far a replay under its own policy is from the trace."""
     if not check["checked"]:
         return "the trace has no frequency, so the distance of the replay is unknown"
-    residency = ", ".join(f"{distance / 1000:.1f}" for distance in check["freq_distance"])
+    points = [distance / 1000 for distance in check["freq_distance"]]
+    residency = f"{', '.join(f'{distance:.1f}' for distance in points)} points"
+    if len(points) > LISTED:
+        residency = f"{max(points):.1f} points (the most of {len(points)} policies)"
     near = "near" if check["near"] else "NOT near"
     energy = f"energy within {check['energy_distance'] / 1000:.1f} %" if check["energy_known"] else "energy not known,"
-    return f"frequency residency within {residency} points, {energy} of the trace: {near}"
+    return f"frequency residency within {residency}, {energy} of the trace: {near}"
 
 
 def between_points(path: Path, machine: _opplab.Machine) -> list[str]:

@@ -148,14 +148,30 @@ class Sureness:
             return []
         needed = quantile_draws(LEVEL)
         if self.number < needed:
-            return [
-                f"An interval of {100 * LEVEL:g} % needs {needed} draws, these are {self.number}: no change is judged."
-            ]
+            # The changes of a machine without ranges have their runs alone.
+            waiting = [line for line in changes if self._is_drawn(line)]
+            of = dict.fromkeys(line.point[0] for line in waiting)
+            what = "no change" if len(waiting) == len(changes) else f"no change of {', '.join(of)}"
+            words = f"An interval of {100 * LEVEL:g} % needs {needed} draws, these are {self.number}: {what} is judged."
+            changes = [line for line in changes if line not in waiting]
+            if not changes:
+                return [words]
+            return [words, *self._of(changes)]
+        return self._of(changes)
+
+    def _is_drawn(self, line: SureLine) -> bool:
+        """Whether the line's machine has assumed numbers that draws vary."""
+        return self.draws is not None and bool(self.draws.assumptions.get(line.point[0]))
+
+    def _of(self, changes: Sequence[SureLine]) -> list[str]:
+        """Describe which of some changes are clear, and what leaves the others open."""
         opened = [line for line in changes if line.words]
         of = ", ".join(dict.fromkeys(line.metric for line in changes))
+        drawn = any(self._is_drawn(line) for line in changes)
+        over = f"the runs and {self.number} draws of what is assumed" if drawn else "the runs"
         out = [
-            f"{len(changes) - len(opened)} of {len(changes)} changes of {of} are clear: their intervals, over the runs "
-            f"and {self.number} draws of what is assumed, exclude zero."
+            f"{len(changes) - len(opened)} of {len(changes)} changes of {of} are clear: their intervals, over {over}, "
+            "exclude zero."
         ]
         out += [
             f"Not clear: {self._where(line)}: {line.name}, {line.metric} {line.number(line.change.value)}: "

@@ -116,7 +116,14 @@ pub fn words(decision: &Decision, lines: &[Decision], names: &Names<'_>) -> Word
         Decision::Sample { .. } => sample(decision, names),
         &Decision::Custom { cpu, outcome, util, max_cap, prev_khz, next_khz, .. } => {
             let how = if max_cap == 0 { String::new() } else { format!("util {util} of capacity {max_cap}") };
-            let ends = asked(outcome, prev_khz, next_khz, names);
+            // No formula names what it came to.
+            let ends = match word("outcome", outcome) {
+                Some("requested") if prev_khz == 0 => {
+                    format!("Requested {} for the first time.", names.point(next_khz))
+                }
+                Some("requested") => format!("Requested {} instead of {}.", names.point(next_khz), mhz(prev_khz)),
+                _ => asked(outcome, prev_khz, next_khz, names),
+            };
             let because = if how.is_empty() { String::new() } else { format!(": {how}") };
             Words {
                 title: format!("{}: {}", names.governor, word("outcome", outcome).unwrap_or("unknown")),

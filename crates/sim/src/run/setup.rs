@@ -3,8 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::marker::PhantomData;
 
-use opplab_kernel::cpufreq::driver::AmdMode;
-use opplab_kernel::cpufreq::driver::DriverKind;
+use opplab_kernel::cpufreq::driver::{AmdMode, DriverKind, Governors};
 use opplab_kernel::cpufreq::freq_table::Relation;
 use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
 use opplab_kernel::cpuidle::{IDLE_GOVERNORS, idle_governor};
@@ -504,6 +503,10 @@ pub(super) fn freq_policies(
     hardware: &Hardware,
     custom: bool,
 ) -> Result<Vec<FreqPolicy>, CaseError> {
+    if custom && matches!(driver.driver.governors, Governors::Own { .. }) {
+        let name = driver.driver.name;
+        return Err(CaseError(format!("driver {name} has the governors performance and powersave, and no other")));
+    }
     let adjust_perf = intel.is_some_and(IntelSetup::adjust_perf);
     let mut policies = Vec::new();
     for (cluster, cpus) in machine.policies() {
@@ -531,7 +534,7 @@ pub(super) fn freq_policies(
         let mut passive = None;
         // A policy starts at its lowest.
         let mut cur_khz = limits.min_khz;
-        if driver.driver.kind == DriverKind::Amd(AmdMode::Active) && !custom {
+        if driver.driver.kind == DriverKind::Amd(AmdMode::Active) {
             let of_active = (gates.profile.amd_min_freq, default_epp(&gates.profile, machine.pm_profile));
             let started = epp_start((described, driver), policy, of_active, BOOT_NS)?;
             governor = Governor::Hwp(Box::new(ActiveHwp::without_boost(started.request)));

@@ -590,6 +590,9 @@ fn show_energy(energy: &TraceEnergy, machine: &Machine, out: &mut Answer) {
     }
 }
 
+/// Of so many policies each distance is shown.
+const LISTED: usize = 8;
+
 /// How near the trace's own policy comes to the trace when its work is run again, and whether CPUs share the recorded stream then.
 fn check(replay: &Replay) -> Result<(String, bool), String> {
     let found = replay.compare(None, Mode::Closed).map_err(|error| error.to_string())?;
@@ -597,15 +600,17 @@ fn check(replay: &Replay) -> Result<(String, bool), String> {
         return Ok(("The trace has no frequency, so the distance of that run is unknown.".to_owned(), false));
     }
     let points: Vec<String> = found.freq_distance.iter().map(|&distance| decimal(distance, 3, 1)).collect();
+    let most = found.freq_distance.iter().max().map_or_else(String::new, |&distance| decimal(distance, 3, 1));
+    let points = match points.len() {
+        0..=LISTED => format!("{} points", points.join(", ")),
+        many => format!("{most} points (the most of {many} policies)"),
+    };
     let energy = match found.energy_is_silent() {
         true => "energy not known".to_owned(),
         false => format!("energy within {} %", decimal(found.energy_distance, 3, 1)),
     };
     let near = if found.is_near() { "near" } else { "NOT near" };
-    let words = format!(
-        "That run against the trace: frequency residency within {} points, {energy}: {near}.",
-        points.join(", ")
-    );
+    let words = format!("That run against the trace: frequency residency within {points}, {energy}: {near}.");
     Ok((words, found.shares_stream()))
 }
 
