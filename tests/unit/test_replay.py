@@ -668,6 +668,28 @@ def test_a_runs_own_policy_gives_the_run_again(name: str, tmp_path: Path) -> Non
     assert energy["changed"] > 1.01 * energy["replayed"]
 
 
+@pytest.mark.parametrize(("then", "now"), [("6.12.117", "6.1"), ("6.1", "6.12.117"), ("6.12.117", "5.10")])
+def test_another_kernel_brings_or_takes_its_server_of_fair_tasks(then: str, now: str, tmp_path: Path) -> None:
+    """An open loop under v6.1 counted the bandwidth of v6.12's server, which v6.1 adds to utilisation: 26 % faster clocks.
+
+    Method: a run of the same programs under the other kernel. Pinned tasks have no placement that differs.
+    """
+    task = {"loop": -1, "run": 900, "timer": {"ref": "unique", "period": 8333}}
+    tasks = {f"t{cpu}": {**task, "cpus": [cpu]} for cpu in (0, 1, 4, 5)}
+    work = Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    kept = {"variation": "none", "tunables": {"rate_limit_us": 2000}}
+    runs = {kernel: simulate("sm8250", work, Policy(kernel=kernel, **kept), seconds=2) for kernel in (then, now)}
+    khz: dict[str, dict[str, float]] = {}
+    for kernel, run in runs.items():
+        run.to_trace(tmp_path / f"{kernel}.dat")
+        words = ("replay", tmp_path / f"{kernel}.dat", "-m", "sm8250", "--mode", "open", "--kernel", now)
+        rows = json.loads(answered(*words, "--format", "json").stdout)["metrics"]
+        of = "changed" if kernel == then else "recorded"
+        khz[kernel] = {row["metric"]: row[of] for row in rows if row["metric"].endswith("mean frequency")}
+    assert len(khz[now]) == 3
+    assert khz[then] == pytest.approx(khz[now], rel=0.03)
+
+
 def test_a_policy_of_another_version_is_not_used(tmp_path: Path) -> None:
     trace = tmp_path / "run.txt"
     simulate("juno-r2", Workload.periodic(2, run_us=3000, period_us=16000), Policy(), seconds=1).to_trace(trace)
