@@ -58,7 +58,7 @@ pub enum Mode {
 pub(crate) enum Births {
     /// On the CPU where they began.
     Recorded,
-    /// Where the policy places them, for a change of how that is done.
+    /// Where the policy places them: for a change of how that is done, and those of a simulated run.
     Placed,
 }
 
@@ -467,7 +467,7 @@ impl Replay {
 
     /// As [`Replay::checked_as_is`] in a closed loop, of each half of what is measured.
     pub(crate) fn checked_by_half(&self) -> Result<[Comparison; 2], ReplayError> {
-        let own = |nth| Ok(self.closed(&self.setup.policy, nth, Births::Recorded)?.1);
+        let own = |nth| Ok(self.closed(&self.setup.policy, nth, self.births(None))?.1);
         let runs = (0..RUNS).map(own).collect::<Result<Vec<Events>, ReplayError>>()?;
         let (from_ns, to_ns) = (window_start_ns(self.events.duration_ns), self.events.duration_ns);
         let half_ns = from_ns.midpoint(to_ns);
@@ -577,12 +577,12 @@ impl Replay {
 
     /// Where new tasks of a closed loop begin, in both runs of a pair.
     pub(crate) fn births(&self, change: Option<&Change>) -> Births {
-        let recorded = &self.setup.policy;
-        let Some(changed) = change.map(|change| change.apply(recorded)) else { return Births::Recorded };
         // The engine placed them, by who was idle: that follows from clocks, too.
         if self.events.is_simulated() {
             return Births::Placed;
         }
+        let recorded = &self.setup.policy;
+        let Some(changed) = change.map(|change| change.apply(recorded)) else { return Births::Recorded };
         let gates = |of: &Policy| of.profile().map(|profile| (profile.idlest_group, profile.sched_idle_cpu)).ok();
         let is_eas = |of: &Policy| {
             let (machine, workload) = (self.setup.machine.clone(), self.workload.clone());
@@ -626,7 +626,7 @@ impl Replay {
     /// # Errors
     /// As [`Replay::compare`].
     pub fn closed_case(&self, nth: u64) -> Result<ClosedCase, ReplayError> {
-        self.closed(&self.setup.policy, nth, Births::Recorded).map(|(case, ..)| case)
+        self.compared_case(None, false, nth)
     }
 
     /// A run of those that [`Replay::compare`] with `change` is of, as the engine takes it: run `nth` of the trace's own policy, or of the
