@@ -670,7 +670,7 @@ def test_a_runs_own_policy_gives_the_run_again(name: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("then", "now"), [("6.12.117", "6.1"), ("6.1", "6.12.117"), ("6.12.117", "5.10")])
 def test_another_kernel_brings_or_takes_its_server_of_fair_tasks(then: str, now: str, tmp_path: Path) -> None:
-    """An open loop under v6.1 counted the bandwidth of v6.12's server, which v6.1 adds to utilisation: 26 % faster clocks.
+    """An open loop under v6.1 had the bandwidth of v6.12's server, which v6.1 adds: 26 % faster clocks.
 
     Method: a run of the same programs under the other kernel. Pinned tasks have no placement that differs.
     """
