@@ -74,7 +74,9 @@ def find(kind: str, name: str | Path) -> Path:
         if not path.exists():
             raise InputError(f"failed to open {words}: no such {kind} file")
         if kind == "machine" and (path.is_dir() or path.suffix in _ARCHIVES):
-            raise InputError(f"{words} is a dump: `opplab machine import {words} -o NAME.toml` makes a machine file of it")
+            raise InputError(
+                f"{words} is a dump: `opplab machine import {words} -o NAME.toml` makes a machine file of it"
+            )
         return path
     builtin = DATA / _FOLDERS[kind] / f"{words}.toml"
     if words in names(kind):
