@@ -690,6 +690,25 @@ def test_another_kernel_brings_or_takes_its_server_of_fair_tasks(then: str, now:
     assert khz[then] == pytest.approx(khz[now], rel=0.03)
 
 
+def test_a_kernel_without_clamps_ignores_the_recorded_ones(tmp_path: Path) -> None:
+    """An open loop under v4.19 kept the clamps of a v6.6 run: 1266 for 354 MHz. Method: a run under v4.19 has none."""
+    task = {"loop": -1, "run": 300, "timer": {"ref": "unique", "period": 16666}, "cpus": [1], "util_min": 700}
+    work = Workload.parse(json.dumps({"tasks": {"t": task}}), name="w", file="<w>")
+    traces = {kernel: tmp_path / f"{kernel}.dat" for kernel in ("6.6", "4.19")}
+    for kernel, trace in traces.items():
+        simulate("sm8250", work, Policy(kernel=kernel), seconds=1).to_trace(trace)
+    words = ("-m", "sm8250", "--mode", "open", "--format", "json", "--kernel")
+    answers = [json.loads(answered("replay", trace, *words, "4.19").stdout)["metrics"] for trace in traces.values()]
+    ((kept, ignored), (own, _)) = (
+        next((row["recorded"], row["changed"]) for row in rows if row["metric"] == "policy0 mean frequency")
+        for rows in answers
+    )
+    assert ignored == pytest.approx(own, rel=0.05) and kept > 2 * own
+    # v4.19 recorded none that v6.6 could count.
+    refused = called("replay", traces["4.19"], *words, "6.6")
+    assert refused.exit_code and "a kernel that brings clamps" in str(refused.exception)
+
+
 @pytest.mark.parametrize("machine", ["exynos9611", "juno-r2"])
 def test_a_runs_self_check_does_not_hang_on_the_question(machine: str, tmp_path: Path) -> None:
     """Births of a run's trace were placed for a change only: 26 % of the energy off, or 0.04 %, for the same policy.

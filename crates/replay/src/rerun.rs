@@ -10,6 +10,7 @@ use std::path::Path;
 
 use opplab_import::SYSFS;
 use opplab_kernel::cpufreq::governor::Worker;
+use opplab_kernel::profile::Uclamp;
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
 use opplab_model::experiment::capacities;
@@ -190,9 +191,9 @@ pub struct Comparison {
 }
 
 /// Why an open loop is refused.
-const OPEN_KEEPS: &str = "an open loop keeps where tasks ran, what their utilisation is measured against, and the kworkers of a \
-     recorded governor that samples: another energy model or f_max, or another governor than a recorded ondemand or \
-     conservative that follows the load, needs --mode closed";
+const OPEN_KEEPS: &str = "an open loop keeps where tasks ran, what their utilisation is measured against, which clamps the recorded \
+     kernel knew, and the kworkers of a recorded governor that samples: another energy model or f_max, a kernel that brings clamps, \
+     or another governor than a recorded ondemand or conservative that follows the load, needs --mode closed";
 
 /// Runs of a closed loop, which count by their mean.
 pub const RUNS: u64 = 15;
@@ -564,7 +565,7 @@ impl Replay {
     }
 
     /// Whether an open loop can answer `change`: it keeps where tasks ran, and what their recorded utilisation is measured against.
-    /// It also keeps the kworkers of a governor that samples. They wait for tasks, which counts as load, and their times are its own.
+    /// A kernel without clamps records none. It also keeps the kworkers of a governor that samples. They wait for tasks, which counts as load, and their times are its own.
     pub(crate) fn open_answers(&self, change: &Change) -> bool {
         let recorded = &self.setup.policy;
         let changed = change.apply(recorded);
@@ -572,7 +573,10 @@ impl Replay {
         let by = |of: &Policy, worker: Worker| of.governor_id().is_ok_and(|governor| governor.worker == worker);
         let same_calls =
             recorded.governor == changed.governor || !by(recorded, Worker::Kworker) || by(&changed, Worker::Nobody);
-        kept(&changed) == kept(recorded) && same_calls
+        let clamps = |of: &Policy| of.profile().is_ok_and(|profile| profile.uclamp == Uclamp::Present);
+        let asks = |task: &TaskSpec| task.ops.iter().any(|op| matches!(op, Op::SetUclamp { .. }));
+        let same_clamps = clamps(recorded) || !clamps(&changed) || !self.workload.tasks.iter().any(asks);
+        kept(&changed) == kept(recorded) && same_calls && same_clamps
     }
 
     /// Where new tasks of a closed loop begin, in both runs of a pair.

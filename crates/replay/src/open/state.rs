@@ -52,12 +52,20 @@ pub(super) struct CpuState {
     pub(super) idle_since_ns: Option<u64>,
 }
 
+/// What governors see of a kernel beside the averages: of the recorded kernel, and of the replayed one.
+#[derive(Clone, Copy)]
+pub(super) struct Kernels {
+    /// Fair tasks have a deadline server.
+    pub(super) fair_server: (bool, bool),
+    /// Tasks of the replayed one have clamps.
+    pub(super) clamps: bool,
+}
+
 pub(super) struct View<'a, H> {
     pub(super) signals: &'a Signals<H>,
     pub(super) cpus: &'a [CpuState],
     pub(super) members: &'a [u32],
-    /// Whether fair tasks have a deadline server: of the recorded kernel, and of the replayed one.
-    pub(super) fair_server: (bool, bool),
+    pub(super) kernels: Kernels,
     pub(super) records: &'a Records,
     /// Time of the events.
     pub(super) time_ns: u64,
@@ -70,7 +78,11 @@ impl<H: HalfLife> SugovFacts for View<'_, H> {
         let cpu = self.members[index];
         let state = &self.cpus[cpu as usize];
         if let Some(seen) = self.records.facts(cpu, self.call, self.time_ns) {
-            let rq = RqFacts { capacity: state.capacity, dl_running_bw: self.dl_running_bw(index), ..seen.rq };
+            let mut rq = RqFacts { capacity: state.capacity, dl_running_bw: self.dl_running_bw(index), ..seen.rq };
+            if !self.kernels.clamps {
+                let RqFacts { uclamp_min, uclamp_max, uclamp_used, .. } = RqFacts::default();
+                rq = RqFacts { uclamp_min, uclamp_max, uclamp_used, ..rq };
+            }
             return CpuFacts { rq, ..seen };
         }
         let mut util = self.signals.cpu_util(cpu);
@@ -97,7 +109,7 @@ impl<H: HalfLife> SugovFacts for View<'_, H> {
         let cpu = self.members[index];
         let served = self.cpus[cpu as usize].served;
         let server = |present: bool| if present && served { FAIR_SERVER_BW } else { 0 };
-        let (then, now) = self.fair_server;
+        let (then, now) = self.kernels.fair_server;
         let seen = self.records.facts(cpu, self.call, self.time_ns).map(|seen| seen.rq.dl_running_bw);
         let of_1024 = |bw: u32| u64::from(bw) << (BW_SHIFT - SCHED_CAPACITY_SHIFT);
         match seen.or_else(|| self.records.bw_dl(cpu, self.time_ns).map(of_1024)) {
