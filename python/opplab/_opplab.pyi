@@ -110,6 +110,8 @@ class Outcome(TypedDict):
     switches: int
     line_ns: int
     io_ns: int
+    resumes: int
+    lost_resumes: int
     quotas: list[tuple[str, int, int, int]]
     """Of each group with a quota: name, ``nr_periods``, ``nr_throttled``, time throttled in ns."""
     task_groups: list[str | None]

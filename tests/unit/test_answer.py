@@ -52,6 +52,14 @@ def compared(load: Path) -> tuple[Path, str]:
     return folder, run("run", str(load), "-m", "juno-r2", *words, "-o", str(folder)).stdout
 
 
+def test_traces_without_a_report_are_refused(tmp_path: Path) -> None:
+    """They were not written, without a word."""
+    load = tmp_path / "load.json"
+    load.write_text(json.dumps(LOAD))
+    done = called("run", load, "-m", "juno-r2", "-o", tmp_path / "out", "--no-report", "--traces")
+    assert done.exit_code == 2 and "--no-report" in done.stderr and not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(("variant", "starred"), [("governor=performance", True), ("watchdog_thresh_s=0", False)])
 def test_stars_are_explained_where_they_have_no_interval(variant: str, starred: bool, tmp_path: Path) -> None:
     """A change that is the same in all runs has a star and no interval; a mail without a star explains none."""

@@ -238,6 +238,28 @@ def test_timers_decide_the_rate_of_tasks_that_are_in_time(governor: str) -> None
         assert found.data["limit"] == ("top" if (limit, governor) == ("clock", "performance") else limit)
 
 
+def test_lost_resumes_are_named_where_activations_are_in_time() -> None:
+    """Each second frame was lost, and all that was printed was that no activation was missed.
+
+    Method: the second stage takes one and a half periods, so that it suspends after each second resume.
+    """
+    text = """{"tasks": {
+      "ui": {"loop": -1, "run": 100, "resume": "frame", "timer": {"ref": "vsync", "period": 10000}},
+      "render": {"loop": -1, "suspend": "frame", "run": 15000, "cpus": [4]}}}"""
+    made = opplab.Workload.parse(text, name="frames", file="<frames>")
+    run = opplab.simulate("juno-r2", made, opplab.Policy(governor="performance", variation="none"), seconds=1)
+    ends = run.events("sched_switch").filter(pl.col("prev_state") == 1)
+    # It suspends once before the first frame.
+    resumes, rendered = ends.filter(prev=0).height, ends.filter(prev=1).height - 1
+    summary = opplab.explain(run, why_slow=True).findings[0]
+    assert summary.data["missed"] == 0
+    assert summary.data["lost_resumes"] == pytest.approx(resumes - rendered, abs=1)
+    assert summary.data["lost_resumes"] == pytest.approx(resumes / 2, abs=2)
+    metric = run.metrics.filter(metric="lost_resumes")["value"].item()
+    assert f"{summary.data['lost_resumes']} of {resumes} resumes found no task suspended" in summary.text
+    assert summary.data["lost_resumes"] == pytest.approx(metric * resumes / 100)
+
+
 @pytest.mark.parametrize(
     "policy",
     [

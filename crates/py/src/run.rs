@@ -66,7 +66,7 @@ fn outcome_dict<'py>(py: Python<'py>, case: &HookedCase, outcome: &Outcome) -> P
     dict.set_item("end_ns", outcome.warmup.wall_ns + outcome.wall_ns)?;
     set_fields!(dict, outcome;
         cluster_energy_fj, shared_energy_fj, asleep_ns, floor_energy_fj, activations, missed_activations, busy_ns_by_opp, idle_ns_by_state,
-        time_ns_by_opp, task_names, switches, line_ns, io_ns
+        time_ns_by_opp, task_names, switches, line_ns, io_ns, resumes, lost_resumes
     );
     let quotas = case.workload.groups.iter().zip(&outcome.groups).filter(|(spec, _)| spec.quota.is_some());
     let quotas = quotas.map(|(spec, stat)| (&spec.name, stat.nr_periods, stat.nr_throttled, stat.throttled_ns));

@@ -11,6 +11,7 @@ use std::path::Path;
 use opplab_import::SYSFS;
 use opplab_kernel::cpufreq::governor::Worker;
 use opplab_kernel::cpufreq::governors::GovernorId;
+use opplab_kernel::profile::Uclamp;
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
 use opplab_model::experiment::capacities;
@@ -60,7 +61,7 @@ pub enum Mode {
 pub(crate) enum Births {
     /// On the CPU where they began.
     Recorded,
-    /// Where the policy places them, for a change of how that is done.
+    /// Where the policy places them: for a change of how that is done, and those of a simulated run.
     Placed,
 }
 
@@ -194,9 +195,9 @@ pub struct Comparison {
 }
 
 /// Why an open loop is refused.
-const OPEN_KEEPS: &str = "an open loop keeps where tasks ran, what their utilisation is measured against, and the kworkers of a \
-     recorded governor that samples: another energy model or f_max, or another governor than a recorded ondemand or \
-     conservative that follows the load, needs --mode closed";
+const OPEN_KEEPS: &str = "an open loop keeps where tasks ran, what their utilisation is measured against, which clamps the recorded \
+     kernel knew, and the kworkers of a recorded governor that samples: another energy model or f_max, a kernel that brings clamps, \
+     or another governor than a recorded ondemand or conservative that follows the load, needs --mode closed";
 
 /// Runs of a closed loop, which count by their mean.
 pub const RUNS: u64 = 15;
@@ -481,7 +482,7 @@ impl Replay {
 
     /// As [`Replay::checked_as_is`] in a closed loop, of each half of what is measured.
     pub(crate) fn checked_by_half(&self) -> Result<[Comparison; 2], ReplayError> {
-        let own = |nth| Ok(self.closed(&self.setup.policy, nth, Births::Recorded)?.1);
+        let own = |nth| Ok(self.closed(&self.setup.policy, nth, self.births(None))?.1);
         let runs = (0..RUNS).map(own).collect::<Result<Vec<Events>, ReplayError>>()?;
         let (from_ns, to_ns) = (window_start_ns(self.events.duration_ns), self.events.duration_ns);
         let half_ns = from_ns.midpoint(to_ns);
@@ -579,7 +580,7 @@ impl Replay {
     }
 
     /// Whether an open loop can answer `change`: it keeps where tasks ran, and what their recorded utilisation is measured against.
-    /// It also keeps the kworkers of a governor that samples. They wait for tasks, which counts as load, and their times are its own.
+    /// A kernel without clamps records none. It also keeps the kworkers of a governor that samples. They wait for tasks, which counts as load, and their times are its own.
     pub(crate) fn open_answers(&self, change: &Change) -> bool {
         let recorded = &self.setup.policy;
         let changed = change.apply(recorded);
@@ -587,17 +588,20 @@ impl Replay {
         let by = |of: &Policy, worker: Worker| of.governor_id().is_ok_and(|governor| governor.worker == worker);
         let same_calls =
             recorded.governor == changed.governor || !by(recorded, Worker::Kworker) || by(&changed, Worker::Nobody);
-        kept(&changed) == kept(recorded) && same_calls
+        let clamps = |of: &Policy| of.profile().is_ok_and(|profile| profile.uclamp == Uclamp::Present);
+        let asks = |task: &TaskSpec| task.ops.iter().any(|op| matches!(op, Op::SetUclamp { .. }));
+        let same_clamps = clamps(recorded) || !clamps(&changed) || !self.workload.tasks.iter().any(asks);
+        kept(&changed) == kept(recorded) && same_calls && same_clamps
     }
 
     /// Where new tasks of a closed loop begin, in both runs of a pair.
     pub(crate) fn births(&self, change: Option<&Change>) -> Births {
-        let recorded = &self.setup.policy;
-        let Some(changed) = change.map(|change| change.apply(recorded)) else { return Births::Recorded };
         // The engine placed them, by who was idle: that follows from clocks, too.
         if self.events.is_simulated() {
             return Births::Placed;
         }
+        let recorded = &self.setup.policy;
+        let Some(changed) = change.map(|change| change.apply(recorded)) else { return Births::Recorded };
         let gates = |of: &Policy| of.profile().map(|profile| (profile.idlest_group, profile.sched_idle_cpu)).ok();
         let is_eas = |of: &Policy| {
             let (machine, workload) = (self.setup.machine.clone(), self.workload.clone());
@@ -642,7 +646,7 @@ impl Replay {
     /// # Errors
     /// As [`Replay::compare`].
     pub fn closed_case(&self, nth: u64) -> Result<ClosedCase, ReplayError> {
-        self.closed(&self.setup.policy, nth, Births::Recorded).map(|(case, ..)| case)
+        self.compared_case(None, false, nth)
     }
 
     /// A run of those that [`Replay::compare`] with `change` is of, as the engine takes it: run `nth` of the trace's own policy, or of the

@@ -140,6 +140,8 @@ def command(
     """
     flags = {one.name: options.pop(one.name) for one in fields(How) if one.kw_only}
     how = How(workers(jobs), output_format, everything, **flags)
+    if how.no_report and how.traces:
+        raise click.UsageError("--traces are files beside the report, which --no-report leaves out: give one of them")
     given = {name: value for name, value in options.items() if value not in (None, {}, ())}
     target = what
     benchmark = benchmark_of(what or "", params)

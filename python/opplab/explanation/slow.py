@@ -235,6 +235,14 @@ def late_tasks(case: _opplab.Case, outcome: _opplab.Outcome, *, adds_up: bool = 
     return f"{words or 'none that ended'}{rest}" if words or rest else ""
 
 
+def _lost(outcome: _opplab.Outcome) -> str:
+    """Name the work that no activation counts: that of tasks which had not suspended when they were resumed."""
+    if not outcome["lost_resumes"]:
+        return ""
+    lost = f"{outcome['lost_resumes']} of {outcome['resumes']} resumes found no task suspended"
+    return f" {lost}: that work is not done, and no activation counts it."
+
+
 def slow_cpus(
     case: _opplab.Case, *, governor_known: bool = True, replayed: tuple[float, str] | None = None
 ) -> Explanation:
@@ -280,7 +288,7 @@ def slow_cpus(
     text = (
         f"In {seconds(outcome['wall_ns'])} the CPUs were busy for {length(busy_ns)}, "
         f"{share:.1f} % of it at a lower clock than their utilisation asks for; {took} {length(lost_ns)} longer. "
-        f"{'Higher clocks save no time here.' if fixed_speed else at_top} {missed}.{late}{of_runs}"
+        f"{'Higher clocks save no time here.' if fixed_speed else at_top} {missed}.{late}{_lost(outcome)}{of_runs}"
     )
     totals = {
         "busy_ns": busy_ns,
@@ -288,12 +296,13 @@ def slow_cpus(
         "lost_ns": lost_ns,
         "busy_at_top_ns": top_ns,
         "missed": nr_missed,
+        "lost_resumes": outcome["lost_resumes"],
     }
     findings = [Finding(0, "summary", text, totals)]
     if not governor_known:
         findings.append(unknown_governor(facts["governor"]))
     held_ns: dict[str, int] = {name: sums[name]["slow_ns"] for name in HELD_BY if name in sums}
-    in_time = nr_missed == 0 and _is_timed(case)
+    in_time = not nr_missed and not outcome["lost_resumes"] and _is_timed(case)
     acted: list[Finding] = []
     # Events take another run, in which only deadline and real-time tasks are throttled.
     if {"deadline", *REAL_TIME} & {task["policy"][0] for task in file["workload"]["tasks"]}:

@@ -11,7 +11,7 @@ use opplab_kernel::cpufreq::freq_table::cpufreq_pressure;
 use opplab_kernel::cpufreq::governor::{GovernorSetup, Worker};
 use opplab_kernel::cpufreq::schedutil::SCHED_CPUFREQ_IOWAIT;
 use opplab_kernel::pelt::HalfLife;
-use opplab_kernel::profile::{CpufreqPressure, FairServer, SingleStateTick, SugovUtil};
+use opplab_kernel::profile::{CpufreqPressure, FairServer, KernelProfile, SingleStateTick, SugovUtil, Uclamp};
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::decision::Decision;
 use opplab_model::event::{IDLE_TASK, TaskIdx};
@@ -35,7 +35,7 @@ mod requests;
 mod state;
 
 use requests::Call;
-use state::{CpuState, FreqPolicy, Signals};
+use state::{CpuState, FreqPolicy, Kernels, Signals};
 
 /// So long a silence is not followed tick by tick.
 const SILENT_NS: u64 = 1_000_000_000;
@@ -105,7 +105,7 @@ struct Run<'a, H> {
     cpus: Vec<CpuState>,
     machine: &'a Machine,
     freq_invariant: bool,
-    fair_server: bool,
+    kernels: Kernels,
     /// The scheduler's clock at the first event; load tracking reads 0 as "never".
     clock_ns: u64,
     /// What is added to recorded clocks of run queues: the lift off 0.
@@ -224,6 +224,10 @@ impl<'a, H: HalfLife> Run<'a, H> {
         signals.set_stoppers(stoppers.map(|task| task.pid));
         let last_tick_ns = ticks.map_or(clock_ns, |ticks| ticks.last_before(clock_ns) + EARLY_NS);
         let told = events.list.iter().any(|ev| matches!(ev.what, What::UpdateUtil { .. }));
+        let served = |profile: &KernelProfile| profile.fair_server == FairServer::Present;
+        let own = recorded.profile()?;
+        let kernels =
+            Kernels { fair_server: (served(&own), served(&profile)), clamps: profile.uclamp == Uclamp::Present };
         Ok(Self {
             out: Vec::with_capacity(events.list.len()),
             policies,
@@ -233,7 +237,7 @@ impl<'a, H: HalfLife> Run<'a, H> {
             cpus,
             machine,
             freq_invariant,
-            fair_server: profile.fair_server == FairServer::Present,
+            kernels,
             tick_ns,
             settled_ns: window_start_ns(events.duration_ns),
             clock_ns,

@@ -52,11 +52,20 @@ pub(super) struct CpuState {
     pub(super) idle_since_ns: Option<u64>,
 }
 
+/// What governors see of a kernel beside the averages: of the recorded kernel, and of the replayed one.
+#[derive(Clone, Copy)]
+pub(super) struct Kernels {
+    /// Fair tasks have a deadline server.
+    pub(super) fair_server: (bool, bool),
+    /// Tasks of the replayed one have clamps.
+    pub(super) clamps: bool,
+}
+
 pub(super) struct View<'a, H> {
     pub(super) signals: &'a Signals<H>,
     pub(super) cpus: &'a [CpuState],
     pub(super) members: &'a [u32],
-    pub(super) fair_server: bool,
+    pub(super) kernels: Kernels,
     pub(super) records: &'a Records,
     /// Time of the events.
     pub(super) time_ns: u64,
@@ -69,7 +78,11 @@ impl<H: HalfLife> SugovFacts for View<'_, H> {
         let cpu = self.members[index];
         let state = &self.cpus[cpu as usize];
         if let Some(seen) = self.records.facts(cpu, self.call, self.time_ns) {
-            let rq = RqFacts { capacity: state.capacity, ..seen.rq };
+            let mut rq = RqFacts { capacity: state.capacity, dl_running_bw: self.dl_running_bw(index), ..seen.rq };
+            if !self.kernels.clamps {
+                let RqFacts { uclamp_min, uclamp_max, uclamp_used, .. } = RqFacts::default();
+                rq = RqFacts { uclamp_min, uclamp_max, uclamp_used, ..rq };
+            }
             return CpuFacts { rq, ..seen };
         }
         let mut util = self.signals.cpu_util(cpu);
@@ -91,16 +104,19 @@ impl<H: HalfLife> SugovFacts for View<'_, H> {
         }
     }
 
+    /// Deadline tasks have what was recorded of them; their kernel's server of fair tasks, if it has one, is in the records, too.
     fn dl_running_bw(&self, index: usize) -> u64 {
         let cpu = self.members[index];
-        if let Some(seen) = self.records.facts(cpu, self.call, self.time_ns) {
-            return seen.rq.dl_running_bw;
+        let served = self.cpus[cpu as usize].served;
+        let server = |present: bool| if present && served { FAIR_SERVER_BW } else { 0 };
+        let (then, now) = self.kernels.fair_server;
+        let seen = self.records.facts(cpu, self.call, self.time_ns).map(|seen| seen.rq.dl_running_bw);
+        let of_1024 = |bw: u32| u64::from(bw) << (BW_SHIFT - SCHED_CAPACITY_SHIFT);
+        match seen.or_else(|| self.records.bw_dl(cpu, self.time_ns).map(of_1024)) {
+            Some(bw) if then == now => bw,
+            Some(bw) => bw.saturating_sub(server(then)) + server(now),
+            None => server(now),
         }
-        if let Some(bw) = self.records.bw_dl(cpu, self.time_ns) {
-            return u64::from(bw) << (BW_SHIFT - SCHED_CAPACITY_SHIFT);
-        }
-        let served = self.fair_server && self.cpus[cpu as usize].served;
-        if served { FAIR_SERVER_BW } else { 0 }
     }
 }
 
