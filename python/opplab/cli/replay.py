@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from opplab import _opplab, catalog, stats
-from opplab.certainty import change_text, signed
+from opplab.certainty import change_text
 from opplab.cli.options import (
     NameOf,
     check_freq_max,
@@ -169,6 +169,22 @@ def _change(metric: dict[str, Any]) -> str:
     return "from 0" if before == 0 and after else _percent(after, before)
 
 
+def _interval_text(metric: dict[str, Any]) -> str:
+    """Give the interval of a change, in the unit that the change has: percent, or how many times.
+
+    Examples
+    --------
+    >>> _interval_text({"change": 34.0, "change_percent": [30.04, 37.9]}), _interval_text({})
+    ('+30.0 to +37.9 %', '')
+    >>> _interval_text({"change": 43740.0, "change_percent": [-100.0, 1365972.0]})
+    '0 to 13661 times'
+    """
+    if "change_percent" not in metric:
+        return ""
+    change, _, ends = change_text(metric["change"], *metric["change_percent"]).partition(" [")
+    return f"{ends.rstrip(']').replace(', ', ' to ')} {change.split()[1]}"
+
+
 def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
     """Make a row of each metric: what is not known is blank, a change that is not significant is marked."""
     rows = []
@@ -186,8 +202,7 @@ def _rows(found: dict[str, Any]) -> list[dict[str, object]]:
             change = "" if fixed else _change(metric)
             cells["change"] = change if metric.get("change_counts") or change in {"", "-"} else f"({change})"
             if several:
-                ends = metric.get("change_percent")
-                cells["interval"] = f"{signed(ends[0], 1)} to {signed(ends[1], 1)} %" if ends else ""
+                cells["interval"] = _interval_text(metric)
         cells["verdict"] = metric["verdict"]
         rows.append(cells)
     return rows
