@@ -71,6 +71,8 @@ def choose(
     executor: Executor | None = None,
     progress: Shown | None = None,
     said: Callable[[str], None] = lambda _: None,
+    recorded_governor: str | None = None,
+    pelt_half_life_ms: int | None = None,
     **keys: Sequence[Any],
 ) -> Choice:
     """Choose between settings.
@@ -121,6 +123,8 @@ def choose(
         Gives a context for so many cases.
     said : callable
         Takes what of a file of power profiles was left out, what a workload file or settings ask for in vain.
+    recorded_governor, pelt_half_life_ms : str, int, optional
+        Governor of a recorded trace, and half-life of its load tracking in ms, where the trace lacks them.
     **keys : sequence
         Values of other keys of a policy to choose from: ``idle_governor``, ``epp``, ``energy_model``, ``freq_max``, ...
 
@@ -153,7 +157,8 @@ def choose(
     whole = all(text.strip() != ANY_WORK for text in constraints)
     # As in a sweep, the seed after the largest is 0.
     seeds = [(seed + iteration) % 2**64 for iteration in range(iterations)]
-    program = program_of(machine, workload, seconds=seconds, seeds=seeds, keys=shared)
+    recorded = {"recorded_governor": recorded_governor, "pelt_half_life_ms": pelt_half_life_ms}
+    program = program_of(machine, workload, seconds=seconds, seeds=seeds, keys=shared, **recorded)  # type: ignore[arg-type]
     check(goals, limits, program.metric)
     metrics = [*goals, *(limit.metric for limit in limits)]
     # A benchmark's own metric has the waits in it; of other programs they are shown, whatever the goals are.
