@@ -258,7 +258,8 @@ def _noted(
     base, *others = policies
     in_turn = shared_timers(cases[0].file["workload"])
     notes = [f"{words}." for words in (*left_out, *in_turn, *program.disk_notes)]
-    notes += [*own_modes(program.machine, policies.values()), *of_settings(cases, [(base, label) for label in others])]
+    notes += own_modes(program.machine, policies, [base])
+    notes += of_settings(cases, [(base, label) for label in others])
     notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
     notes += filter(None, [eas_off(over, policies)])
     powers_w = [(on, option.parts["power"].value) for option in choice.options if "power" in option.parts]
