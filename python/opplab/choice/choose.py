@@ -20,6 +20,7 @@ from opplab.choice.criteria import (
     Asked,
     Constraint,
     check,
+    check_timed,
     check_units,
     metric_named,
     needs_latencies,
@@ -160,6 +161,7 @@ def choose(
     recorded = {"recorded_governor": recorded_governor, "pelt_half_life_ms": pelt_half_life_ms}
     program = program_of(machine, workload, seconds=seconds, seeds=seeds, keys=shared, **recorded)  # type: ignore[arg-type]
     check(goals, limits, program.metric)
+    check_timed(goals, limits, program.bases[0]["workload"])
     metrics = [*goals, *(limit.metric for limit in limits)]
     # A benchmark's own metric has the waits in it; of other programs they are shown, whatever the goals are.
     latencies = program.model is None or needs_latencies(metrics)
