@@ -581,3 +581,33 @@ def test_of_several_machines_those_without_power_are_named(load: Path, tmp_path:
     assert "core-ultra-135h has no power of idle states" not in done.stdout
     zuma = answered(*words[:2], "-m", "zuma", *words[6:], "--seconds", "0.1", "-o", str(tmp_path / "own"), columns=900)
     assert "zuma has no power of idle states, so that energy and power leave out what" in zuma.stdout
+
+
+def test_the_answer_of_a_run_names_a_driver_that_is_not_the_one_at_boot(tmp_path: Path) -> None:
+    """`choose` named it; `run` had schedutil's energy of a machine that boots with intel_pstate, without a word.
+
+    Second way: the driver that the engine names of each run, and the first that the machine's file has.
+    """
+    (tmp_path / "load.json").write_text(
+        '{"tasks": {"t": {"loop": -1, "run": 1000, "timer": {"ref": "t", "period": 16000}}}}'
+    )
+    load = opplab.Workload.load(tmp_path / "load.json")
+    words = ["run", tmp_path / "load.json", "--seconds", "0.1", "--no-report"]
+    for machine, governor in (
+        ("skylake-8x-uma", "schedutil"),
+        ("skylake-8x-uma", "powersave"),
+        ("juno-r2", "schedutil"),
+    ):
+        own = opplab.simulate(machine, load, opplab.Policy(governor=governor), seconds=0.1)._inner.facts()["driver"]
+        boot = opplab.Machine.load(machine).tree["driver"]
+        boot = boot["name"] if isinstance(boot, dict) else boot[0]["name"]
+        out = tmp_path / f"{machine}-{governor}"
+        shown = " ".join(answered(*words, "-m", machine, "--governor", governor, "-o", out).stdout.split())
+        named = f"{governor} runs under {own}, and {machine} boots with {boot}."
+        assert (named in shown) == (own != boot) == ("boots with" in shown)
+        assert ("powersave is intel_pstate's own governor" in shown) == (own == "intel_pstate")
+    # Of a variant it is what its change is of.
+    both = answered(*words, "-m", "skylake-8x-uma", "--governor", "powersave", "--vs", "governor=schedutil",
+                    "-o", tmp_path / "both")  # fmt: skip
+    assert "boots with" not in both.stdout
+    assert "changes on skylake-8x-uma are of the driver, too" in " ".join(both.stdout.split())

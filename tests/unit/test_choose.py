@@ -1557,3 +1557,29 @@ def test_one_iteration_has_no_interval_and_names_what_has(command: str, draws: i
             # Of two settings each, and of their idle runs.
             cases = re.findall(r"^(\d+)/\1 cases", done.stderr, re.MULTILINE)
             assert int(cases[1]) == 2 * (iterations + 1) * 39
+
+
+@pytest.mark.parametrize(
+    "words", [["--goal", "response_p99"], ["--constraint", "response_p99 <= 16ms"], ["--goal", "missed"]]
+)
+def test_responses_of_work_without_timers_are_refused_before_a_run(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All settings ran before the refusal; misses of nothing that was due were 0 %, and all settings the best.
+
+    Second way: a run of the engine, which has no activation and no response.
+    """
+    path = tmp_path / "load.json"
+    path.write_text('{"tasks": {"t": {"loop": -1, "run": 1000, "sleep": 5000}}}')
+    run = opplab.simulate("juno-r2", opplab.Workload.load(path), seconds=0.2)
+    found = dict(zip(run.metrics["metric"], run.metrics["value"], strict=True))
+    assert found["activations"] == 0 and found.get("response_p99") is None
+    ran: list[object] = []
+    monkeypatch.setattr("opplab.choice.choose._Runner.own", lambda self, cases: ran.append(cases))
+    short = ["-m", "juno-r2", "--governor", "schedutil,performance", "--seconds", "0.2", "--uncertainty", "0"]
+    refused = called("choose", path, *short, *words)
+    assert "no task waits for a timer" in str(refused.exception) and not ran
+    # With timers it runs.
+    path.write_text('{"tasks": {"t": {"loop": -1, "run": 1000, "timer": {"ref": "t", "period": 5000}}}}')
+    called("choose", path, *short, *words)
+    assert ran

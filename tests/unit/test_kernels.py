@@ -290,3 +290,13 @@ def test_meanings_stand_by_themselves() -> None:
     # Of neighbours it is short.
     near = {one.gate: one for one in kernel_diff("6.2", "6.3")}["uclamp_fit"]
     assert near.after_meaning.startswith("the same, but")
+
+
+def test_the_changes_that_chance_makes_clear_are_counted() -> None:
+    """Of many metrics some are clear by chance; `compare` counts them. Second way: the rows with an interval."""
+    words = ("kernels", "diff", "6.6", "6.12", "-m", "juno-r2", "--seconds", "0.1")
+    text = answered(*words).stdout
+    rows = json.loads(answered(*words, "--format", "json").stdout)
+    tested = sum(row["low"] is not None for row in rows)
+    assert tested > 1
+    assert f"clear by chance: {tested / 20:.2g} of {tested} changes with an interval" in text

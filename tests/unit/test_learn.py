@@ -446,3 +446,11 @@ def test_an_experiment_has_a_model_as_its_workload(model: Model, tmp_path: Path)
     alone = simulate("juno-r2", Workload.load(tmp_path / "pair.toml"), Policy(), seconds=0.2, seed=1)
     switches = {row["metric"]: row["value"] for row in alone.metrics.to_dicts()}["switches"]
     assert table.filter(pl.col("metric") == "switches")["value"].to_list() == [switches]
+
+
+def test_a_model_is_shown_as_the_workload_that_it_makes(model: Model, tmp_path: Path) -> None:
+    """`workload show` of a model was an error of JSON. Second way: the tree of the loaded workload."""
+    path = tmp_path / "model.toml"
+    path.write_text(to_toml(model), encoding="utf-8")
+    shown = CliRunner().invoke(program, ["workload", "show", str(path)])
+    assert shown.output == Workload.load(path).describe()

@@ -13,6 +13,7 @@ import pytest
 from opplab import _opplab, catalog
 from opplab.cli.fmax import report
 from opplab.cli.list import rows_of
+from opplab.errors import OpplabError
 from opplab.files import read_text
 from opplab.fit.energy_model import energy_model_notes, registers_artificial
 from opplab.kernel import freq_max_of
@@ -494,3 +495,30 @@ def _powers_uw(tree: dict[str, Any]) -> list[float]:
     found += [state["power_uw"] for state in states]
     found += [cluster["cluster_idle_uw"] for cluster in machine["clusters"]]
     return [*(one or 0 for one in found), tree.get("smt_power", 1024)]
+
+
+@pytest.mark.parametrize("driver", ["intel_pstate", "amd-pstate-epp"])
+def test_fmax_has_schedutil_under_a_driver_that_it_runs_under(driver: str, tmp_path: Path) -> None:
+    """Of a driver in active mode it printed what schedutil asks for, which cannot run there.
+
+    Second way: the engine refuses schedutil under this driver, and runs it under the one that is named.
+    """
+    name = "skylake-8x-uma" if driver == "intel_pstate" else "epyc-7742-2s"
+    load = Workload.periodic(1, run_us=1000, period_us=16000)
+    with pytest.raises(OpplabError):
+        simulate(name, load, Policy(governor="schedutil", driver=driver), seconds=0.05)
+    facts = json.loads(answered("fmax", name, "--driver", driver, "--format", "json").stdout)
+    passive = facts["tipping_driver"]
+    simulate(name, load, Policy(governor="schedutil", driver=passive), seconds=0.05)
+    own = json.loads(answered("fmax", name, "--driver", passive, "--format", "json").stdout)
+    assert facts["driver"] == driver and facts["tipping"] == own["tipping"] and own["tipping_driver"] == passive
+    assert f"schedutil under {passive} (6.12, invariant)" in answered("fmax", name, "--driver", driver).stdout
+    assert "schedutil (6.12, invariant)" in answered("fmax", name, "--driver", passive).stdout
+    # A machine that has the active mode alone has no such block.
+    tree = Machine.load(name).tree
+    drivers = [one for one in tree["driver"] if one["name"] == driver]
+    path = tmp_path / "active.toml"
+    path.write_text(Machine.from_tree({**tree, "driver": drivers}).to_toml())
+    assert "asks for more" not in answered("fmax", path).stdout
+    alone = json.loads(answered("fmax", path, "--format", "json").stdout)
+    assert alone["tipping"] == [] and alone["tipping_driver"] is None

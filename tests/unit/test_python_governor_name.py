@@ -109,6 +109,30 @@ def test_a_trace_names_the_governor_and_no_replay_stands_in_for_it(tmp_path):
     assert "periodic0" in energy.stdout
 
 
+def test_a_choice_on_a_trace_takes_the_recorded_governor(tmp_path):
+    """Its refusal named an option that `choose` did not have.
+
+    Second way: `replay` with the same governor has the same self-check.
+    """
+    trace = tmp_path / "half.dat"
+    opplab.simulate("juno-r2", HEAVY, seconds=1, governor=Half()).to_trace(trace)
+    short = ["choose", trace, "-m", "juno-r2", "--governor", "schedutil,performance", "--iterations", "2"]
+    short += ["--uncertainty", "0"]
+    assert "Half (Python) decided in the recording" in str(called(*short).exception)
+    checks = {}
+    for governor in ("schedutil", "powersave"):
+        given = ["--recorded-governor", governor]
+        choice = answered(*short, *given, columns=400).stdout
+        replayed = answered("replay", trace, "-m", "juno-r2", "--mode", "closed", *given, columns=400).stdout
+        checks[governor] = next(line for line in choice.splitlines() if line.startswith("self-check: "))
+        assert checks[governor] in replayed
+    assert checks["schedutil"] != checks["powersave"]
+    load = tmp_path / "load.json"
+    load.write_text('{"tasks": {"t": {"run": 1000, "timer": {"ref": "t", "period": 16000}}}}')
+    refused = called("choose", load, "-m", "juno-r2", "--recorded-governor", "schedutil")
+    assert "load.json is no recorded trace" in str(refused.exception)
+
+
 def test_a_trace_names_the_placement_policy(tmp_path):
     trace = tmp_path / "first.dat"
     opplab.simulate("juno-r2", HEAVY, seconds=0.5, placement=First()).to_trace(trace)

@@ -1068,6 +1068,47 @@ def test_an_energy_that_is_shown_is_not_called_blank(tmp_path: Path) -> None:
     assert of == ["policy0 frequency and changes", "policy1 frequency and changes, energy"]
 
 
+@pytest.mark.parametrize("mode", ["open", "closed"])
+def test_json_has_no_number_of_what_the_trace_lacks(tmp_path: Path, mode: str) -> None:
+    """Without clocks all recorded time stood at the lowest one, and without wake-ups there were 0 of them."""
+    switch = (
+        "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state=S ==> next_comm={} next_pid={} next_prio=120"
+    )
+    task, idle = ("a", 7), ("swapper/1", 0)
+    lines = []
+    for nth in range(40):
+        now_us = 1_000_000 + nth * 10_000
+        lines += [
+            f"x-0 [001] {now_us / 1e6:.6f}: sched_waking: comm=a pid=7 prio=120 target_cpu=001",
+            f"x-0 [001] {now_us / 1e6 + 1e-5:.6f}: {switch.format(*idle, *task)}",
+            f"a-7 [001] {now_us / 1e6 + 3e-3:.6f}: {switch.format(*task, *idle)}",
+        ]
+    clocks = [f"x-0 [001] 1.000000: cpu_frequency: state=600000 cpu_id={cpu}" for cpu in range(6)]
+
+    def found(kept: list[str]) -> dict[str, Any]:
+        path = tmp_path / "run.txt"
+        path.write_text("".join(line + "\n" for line in kept))
+        out: dict[str, Any] = json.loads(
+            answered("replay", path, "-m", "juno-r2", "--mode", mode, "--format", "json").stdout
+        )
+        return out
+
+    whole = found([*clocks, *lines])
+    # By hand: 3 ms of each 10 ms at 600 MHz, in the measured part; a wake-up each, on the CPU where the task slept.
+    big = next(policy for policy in whole["recorded"]["policies"] if 1 in policy["cpus"])
+    measured_ns = whole["duration_ns"] - whole["measured_from_ns"]
+    assert big["busy_ns"][0] == sum(big["busy_ns"]) == pytest.approx(0.3 * measured_ns, abs=3e6)
+    assert whole["recorded"]["wakeups"] == whole["recorded"]["placements"][0] == pytest.approx(measured_ns / 1e7, abs=1)
+    bare = found([line for line in lines if "sched_waking" not in line])
+    assert not any({"busy_ns", "time_ns", "mean_khz"} & set(policy) for policy in bare["recorded"]["policies"])
+    assert not {"wakeups", "placements", "latency_ns_p50"} & set(bare["recorded"])
+    # A replay has clocks of its own.
+    assert all({"busy_ns", "time_ns", "mean_khz"} <= set(policy) for policy in bare["replayed"]["policies"])
+    # Busy times as such are known, with and without clocks.
+    busy = [next(row["recorded"] for row in one["metrics"] if row["metric"] == "policy1 busy") for one in (whole, bare)]
+    assert busy[0] == pytest.approx(sum(big["busy_ns"])) and busy[1] == pytest.approx(busy[0], rel=0.01)
+
+
 def test_distances_of_many_policies_are_the_most_of_them() -> None:
     """A server's line had one number for each of 104 policies."""
     check = {"checked": True, "near": False, "energy_known": True, "energy_distance": 61_200}

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import opplab
@@ -48,3 +49,40 @@ def test_an_answer_shows_lost_resumes_and_the_work_that_is_not_done(tmp_path: Pa
     assert "% less work than" in done.stdout
     # The sentence has the interval, or why there is none.
     assert re.search(r"powersave loses [\d.]+ % of its resumes \(schedutil [\d.]+ %: \+.* points", done.stdout)
+
+
+def test_comparisons_show_lost_resumes_where_there_are_some(tmp_path: Path) -> None:
+    alone = '{"tasks": {"ui": {"loop": -1, "run": 1000, "timer": {"ref": "unique", "period": 16000}}}}'
+    for name, text in (("frames", stages(12000)), ("alone", alone)):
+        (tmp_path / f"{name}.json").write_text(text)
+        words = ["run", str(tmp_path / f"{name}.json"), "-m", "juno-r2", "--seconds", "1", "--iterations", "3"]
+        words += ["--variation", "noisy-host"]
+        for governor in ("schedutil", "powersave"):
+            answered(*words, "--governor", governor, "--no-report", "-o", tmp_path / name / governor)
+    apart = [tmp_path / "frames" / governor for governor in ("schedutil", "powersave")]
+    table = json.loads(answered("compare", *apart, "--format", "json").stdout)
+    cells = [cell for cell in table["cells"] if cell["metric"] == "lost_resumes"]
+    shown = {cell["run"]: cell["value"] for cell in cells}
+    # The runs by themselves: what each simulation counted.
+    work = opplab.Workload.parse(stages(12000))
+    for governor, folder in zip(("schedutil", "powersave"), apart, strict=True):
+        rows = opplab.results.read(folder).filter(metric="lost_resumes")
+        assert shown[governor] == pytest.approx(rows["value"].mean())
+        policy = opplab.Policy(governor=governor, variation="noisy-host")
+        run = opplab.simulate("juno-r2", work, policy, seconds=1, seed=rows["seed"][0])
+        assert run.metrics.filter(metric="lost_resumes")["value"].item() == pytest.approx(rows["value"][0])
+    assert shown["powersave"] > 10
+    # Where none is lost there is no row of it.
+    without = answered("compare", *(tmp_path / "alone" / each.name for each in apart)).stdout
+    assert "missed_activations" in without
+    assert "lost_resumes" not in without
+
+
+def test_the_page_of_runs_names_lost_resumes(tmp_path: Path) -> None:
+    (tmp_path / "frames.json").write_text(stages(12000))
+    words = ["run", str(tmp_path / "frames.json"), "-m", "juno-r2", "--vs", "governor=powersave", "--seconds", "1"]
+    answered(*words, "--iterations", "3", "-o", tmp_path / "out")
+    lost = opplab.results.read(tmp_path / "out").filter(metric="lost_resumes")
+    worst = lost.group_by("policy").agg(pl.col("value").mean())
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert f"Lost resumes, work that is not done: at most {worst['value'].max():.2g} %." in page

@@ -330,8 +330,9 @@ class Choice:
         told = list(filter(None, [*self.notes, self.cold, self.boost]))
         drawn, covered = "no numbers were drawn", "intervals cover the runs"
         if self.assumptions:
-            drawn = f"{len(self.assumptions)} numbers, drawn {self.samples[0]} times"
-            covered = "intervals cover runs and these"
+            one = len(self.assumptions) == 1
+            drawn = f"{several(len(self.assumptions), 'number')}, drawn {several(self.samples[0], 'time')}"
+            covered = f"intervals cover runs and {'this' if one else 'these'}"
         covered = f"no intervals: these need {self.needs}" if self.needs else covered
         power = "the assumed power is in no draw" if self.assumed_power and self.assumptions else ""
         notes = "; ".join(filter(None, [drawn, covered, power, *told]))

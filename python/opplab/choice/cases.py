@@ -151,6 +151,8 @@ def program_of(
     seconds: float | None,
     seeds: Iterable[int],
     keys: dict[str, Any],
+    recorded_governor: str | None = None,
+    pelt_half_life_ms: int | None = None,
 ) -> Program:
     """Build the base cases of a workload, a benchmark model or a recorded trace.
 
@@ -165,6 +167,8 @@ def program_of(
     seeds : iterable of int
     keys : dict
         Keys of the policy that all settings share.
+    recorded_governor, pelt_half_life_ms : str, int, optional
+        Of a trace that lacks them.
     """
     from opplab.simulation.fitted import constants_on
     from opplab.simulation.policy import Policy
@@ -173,7 +177,9 @@ def program_of(
 
     load = load_or_trace(workload)
     if isinstance(load, str | Path):
-        return _of_trace(machine, Path(load), seconds, seeds, keys)
+        return _of_trace(machine, Path(load), seconds, seeds, keys, recorded_governor, pelt_half_life_ms)
+    if recorded_governor is not None or pelt_half_life_ms is not None:
+        raise InputError(f"{workload} is no recorded trace, and has no recorded governor or half-life")
     if machine is None:
         raise InputError("no machine is given: name one (`opplab list machines`) or give a .toml file")
     on = Machine.of(machine)
@@ -221,13 +227,17 @@ def _of_trace(
     seconds: float | None,
     seeds: Iterable[int],
     keys: dict[str, Any],
+    governor: str | None,
+    half_life_ms: int | None,
 ) -> Program:
     """Give the work that a trace shows, run again in the closed loop that its self-check is of."""
     from opplab.trace.replayed import assumed, energy_error, self_check, streams_text, whole_text
 
     on = None if machine is None else Machine.of(machine)
     own_seeds = list(seeds)
-    inner, _, _, check, _ = _opplab.replayed_cases(str(path), None if on is None else on._inner, len(own_seeds))
+    inner, _, _, check, _ = _opplab.replayed_cases(
+        str(path), None if on is None else on._inner, len(own_seeds), governor, half_life_ms
+    )
     replayed = [json.loads(one.to_json()) for one in inner]
     base = replayed[0]
     own = json.loads(check)

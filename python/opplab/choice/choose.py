@@ -20,6 +20,7 @@ from opplab.choice.criteria import (
     Asked,
     Constraint,
     check,
+    check_timed,
     check_units,
     metric_named,
     needs_latencies,
@@ -71,6 +72,8 @@ def choose(
     executor: Executor | None = None,
     progress: Shown | None = None,
     said: Callable[[str], None] = lambda _: None,
+    recorded_governor: str | None = None,
+    pelt_half_life_ms: int | None = None,
     **keys: Sequence[Any],
 ) -> Choice:
     """Choose between settings.
@@ -121,6 +124,8 @@ def choose(
         Gives a context for so many cases.
     said : callable
         Takes what of a file of power profiles was left out, what a workload file or settings ask for in vain.
+    recorded_governor, pelt_half_life_ms : str, int, optional
+        Governor of a recorded trace, and half-life of its load tracking in ms, where the trace lacks them.
     **keys : sequence
         Values of other keys of a policy to choose from: ``idle_governor``, ``epp``, ``energy_model``, ``freq_max``, ...
 
@@ -153,8 +158,10 @@ def choose(
     whole = all(text.strip() != ANY_WORK for text in constraints)
     # As in a sweep, the seed after the largest is 0.
     seeds = [(seed + iteration) % 2**64 for iteration in range(iterations)]
-    program = program_of(machine, workload, seconds=seconds, seeds=seeds, keys=shared)
+    recorded = {"recorded_governor": recorded_governor, "pelt_half_life_ms": pelt_half_life_ms}
+    program = program_of(machine, workload, seconds=seconds, seeds=seeds, keys=shared, **recorded)  # type: ignore[arg-type]
     check(goals, limits, program.metric)
+    check_timed(goals, limits, program.bases[0]["workload"])
     metrics = [*goals, *(limit.metric for limit in limits)]
     # A benchmark's own metric has the waits in it; of other programs they are shown, whatever the goals are.
     latencies = program.model is None or needs_latencies(metrics)
@@ -253,7 +260,8 @@ def _noted(
     base, *others = policies
     in_turn = shared_timers(cases[0].file["workload"])
     notes = [f"{words}." for words in (*left_out, *in_turn, *program.disk_notes)]
-    notes += [*own_modes(program.machine, policies.values()), *of_settings(cases, [(base, label) for label in others])]
+    notes += own_modes(program.machine, policies, [base])
+    notes += of_settings(cases, [(base, label) for label in others])
     notes += [f"{cut}; energy and work are of the part that ran."] if cut else []
     notes += filter(None, [eas_off(over, policies)])
     powers_w = [(on, option.parts["power"].value) for option in choice.options if "power" in option.parts]

@@ -175,6 +175,33 @@ def check(goals: Sequence[str], limits: Sequence[Constraint], own: str) -> None:
     check_units(goals, limits, units, named)
 
 
+def check_timed(goals: Sequence[str], limits: Sequence[Constraint], workload: Mapping[str, Any]) -> None:
+    """Refuse what only activations have, where no timer begins one: responses, and missed work as a goal.
+
+    That none is missed holds of a workload without activations, too.
+
+    Parameters
+    ----------
+    workload : mapping
+        As a case's JSON has it.
+
+    Examples
+    --------
+    >>> check_timed(["missed"], [], {"tasks": [{"ops": [["run", 5, 0], ["activation", 0, True]]}]})
+    >>> check_timed(["missed"], [], {"tasks": [{"ops": [["run", 5, 0], ["activation", 0, False]]}]})
+    Traceback (most recent call last):
+    ...
+    opplab.errors.InputError: no task waits for a timer, so that nothing is due: no run has missed
+    """
+    if any(op[0] == "activation" and op[2] for task in workload["tasks"] for op in task["ops"]):
+        return
+    of_goals = [name for name in goals if ALIASES.get(name, name).startswith(("missed", "response"))]
+    of_limits = [one.metric for one in limits if ALIASES.get(one.metric, one.metric).startswith("response")]
+    if asked := list(dict.fromkeys([*of_goals, *of_limits])):
+        waits = "; latency_p99 is from a wake-up until the task runs" if "response" in " ".join(asked) else ""
+        raise InputError(f"no task waits for a timer, so that nothing is due: no run has {', '.join(asked)}{waits}")
+
+
 def check_units(
     goals: Sequence[str], limits: Sequence[Constraint], units: Mapping[str, tuple[str | None, str]], own: Sequence[str]
 ) -> None:

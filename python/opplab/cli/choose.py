@@ -14,6 +14,7 @@ from opplab.cli.options import (
     NameOf,
     damaged_ok_option,
     freq_max_option,
+    half_life_option,
     jobs_option,
     load_of,
     note,
@@ -140,6 +141,12 @@ dask_option = click.option("--dask", metavar="ADDRESS", help="Dask scheduler to 
 )
 @click.option("--kernel", type=NameOf("kernels"), help="Kernel profile (default: 6.12.117, or the trace's).")
 @click.option("--driver", help="cpufreq driver (default: the machine's).")
+@click.option(
+    "--recorded-governor",
+    type=NameOf("governors"),
+    help="Governor of a recorded trace, where the trace lacks it.",
+)
+@half_life_option
 @seconds_option
 @iterations_option
 @seed_option

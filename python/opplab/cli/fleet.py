@@ -47,7 +47,13 @@ def _counts(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
 
 @click.command(name="fleet")
 @click.argument("dumps", nargs=-1, required=True, metavar="DUMP|FOLDER|LIST...")
-@click.option("-w", "--workload", required=True, metavar="WORKLOAD", help="rt-app file (.json) or benchmark model.")
+@click.option(
+    "-w",
+    "--workload",
+    required=True,
+    metavar="WORKLOAD",
+    help="rt-app file (.json), model of `opplab learn` (.toml), or benchmark model.",
+)
 @one_param_option
 @governors_option
 @vs_option

@@ -13,9 +13,11 @@ import click
 
 from opplab import _opplab, catalog
 from opplab.cli.options import BuiltIn, format_option
+from opplab.errors import OpplabError
 from opplab.files import read_text
 from opplab.report.text import flow, print_table, render_table, terminal_width
 from opplab.simulation.machine import Machine
+from opplab.sweep.drivers import ACTIVE, MODE_OF, MODES
 
 
 def source_text(source: str) -> tuple[str, str | None]:
@@ -41,10 +43,19 @@ def report(source: str, driver: str = "", *, no_turbo: bool = False) -> dict[str
     """Give the report about a machine or a dump, under a driver of it."""
     path, text = source_text(source)
     facts: dict[str, Any] = json.loads(_opplab.fmax(path, text, driver, no_turbo, "", []))
-    if text is None:
-        name, bins = published(facts.get("processor"))
-        if bins:
-            facts = json.loads(_opplab.fmax(path, None, driver, no_turbo, name, bins))
+    name, bins = published(facts.get("processor")) if text is None else ("", [])
+    if bins:
+        facts = json.loads(_opplab.fmax(path, None, driver, no_turbo, name, bins))
+    facts["tipping_driver"] = facts["driver"]
+    if facts["driver"] in ACTIVE:
+        # No governor but the driver's own runs under it: schedutil needs the passive mode.
+        passive = MODES[MODE_OF[facts["driver"]][0]]["passive"]
+        try:
+            facts["tipping"] = json.loads(_opplab.fmax(path, text, passive, no_turbo, name, bins))["tipping"]
+            facts["tipping_driver"] = passive
+        except OpplabError:
+            # The machine does not have it.
+            facts["tipping"], facts["tipping_driver"] = [], None
     return facts
 
 
@@ -93,7 +104,8 @@ def _text(facts: dict[str, Any], width: int | None) -> str:
         ratios = {item["kernel"]: item.get("ratio") for item in facts["kernels"]}
         invariant = ratios.get("6.12") is not None
         which = "asks for more than" if invariant else "asks for more than the current clock, if that is"
-        lines = [f"schedutil (6.12, {'' if invariant else 'not '}invariant) {which}"]
+        under = "" if facts["tipping_driver"] == facts["driver"] else f" under {facts['tipping_driver']}"
+        lines = [f"schedutil{under} (6.12, {'' if invariant else 'not '}invariant) {which}"]
         for (clusters, capacity), items in groupby(facts["tipping"], lambda item: (item["clusters"], item["capacity"])):
             lines += [flow(f"  on {clusters}, CPUs of capacity {capacity}", width)]
             for item in items:

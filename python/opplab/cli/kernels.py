@@ -13,6 +13,7 @@ from opplab.certainty import SAME_CHANGE
 from opplab.cli.group import Group
 from opplab.cli.options import BuiltIn, NameOf, format_option
 from opplab.errors import OpplabError
+from opplab.report.numbers import several
 from opplab.report.text import flow, print_table
 
 if TYPE_CHECKING:
@@ -99,6 +100,11 @@ def diff(
         what = f"{workload or 'four periodic tasks'} on {machine} under {governor} with {measure.driver}"
         click.echo("\n" + flow(f"{what}, means of {of} with the same seeds:", 80) + "\n")
         print_table(runs, output_format)
+        # Of an interval of 95 %; values without one are judged by another rule.
+        if tested := sum(row["low"] is not None for row in runs):
+            click.echo(
+                "\n" + flow(f"clear by chance: {0.05 * tested:.2g} of {several(tested, 'change')} with an interval", 80)
+            )
         if measure.unknown:
             click.echo("\n" + flow(f"{measure.unknown}.", 80))
     if attribute:

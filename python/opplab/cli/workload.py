@@ -44,9 +44,13 @@ def command() -> None:
 )
 @format_option
 def show(file: Path, repeats: str, output_format: str) -> None:
-    """Show FILE: its tasks, phases and events in file order, each with its line and column."""
-    text = read_text(file, "a workload file")
-    workload = _opplab.Workload.parse(file.stem, str(file), text, repeats)
+    """Show FILE: its tasks, phases and events in file order, each with its line and column.
+
+    Of a model of `opplab learn` (.toml) it is the rt-app file that the model makes.
+    """
+    from opplab.simulation.workload import rtapp_text
+
+    workload = _opplab.Workload.parse(file.stem, str(file), rtapp_text(file), repeats)
     if output_format == "text":
         click.echo(workload.describe(), nl=False)
         return

@@ -309,7 +309,7 @@ class Frame(Source):
         return next((policy for machine, policy in own.iter_rows() if (machine, policy) in self.unmetered), "")
 
     def declared(self, benchmark: str) -> list[str]:
-        """A simulated benchmark's own metric, or energy and missed activations, and the energy beside it."""
+        """A simulated benchmark's own metric, or energy and the work that is late or not done; energy beside it."""
         own = [row for (_, name), rows in self._grouped().items() if name == benchmark for row in rows]
         there = [metric for metric, *_ in own if metric]
         found = answers(there)
@@ -319,7 +319,8 @@ class Frame(Source):
             return [*found, "energy"]
         # Without an activation nothing can be missed.
         due = "activations" not in there or any(any(row[-1]) for row in own if row[0] == "activations")
-        return ["energy", *(["missed_activations"] if due else [])]
+        lost = any(any(row[-1]) for row in own if row[0] == "lost_resumes")
+        return ["energy", *(["missed_activations"] if due else []), *(["lost_resumes"] if lost else [])]
 
     def compared(self, benchmark: str, runs: Sequence[str]) -> list[str]:
         """Those metrics; where runs did unlike work, energy by unit of work, of a benchmark in energy's place."""

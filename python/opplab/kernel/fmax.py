@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import NamedTuple
 
+from opplab.errors import InputError
 from opplab.kernel.energy import EmPerfState
 from opplab.kernel.native import native as _kernel
 
@@ -249,7 +251,14 @@ def squeeze_efficiency_classes(raw: Sequence[int]) -> list[int] | None:
     --------
     >>> squeeze_efficiency_classes([7, 3, 255, 3])
     [1, 0, 2, 0]
+    >>> squeeze_efficiency_classes([7, 256])
+    Traceback (most recent call last):
+    ...
+    opplab.errors.InputError: an efficiency class is a whole number from 0 to 255, not 256
     """
+    for one in raw:
+        if isinstance(one, bool) or not isinstance(one, Integral) or not 0 <= one <= 255:
+            raise InputError(f"an efficiency class is a whole number from 0 to 255, not {one!r}")
     return _kernel.squeeze_efficiency_classes(bytes(list(raw)))
 
 

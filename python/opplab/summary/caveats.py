@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from opplab.cpulist import cpus_in, listed
@@ -111,7 +111,7 @@ def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]
     """Give the sentences; `powers_w`: machine and power of each line."""
     of = of_power(machines_of(experiment), list(powers_w))
     left_out = [f"{words}." for words in (*experiment.notes, *experiment.disk_notes)]
-    return " ".join([*left_out, *of_settings(experiment.cases, experiment.pairs), *of])
+    return " ".join([*left_out, *_modes(experiment), *of_settings(experiment.cases, experiment.pairs), *of])
 
 
 def machines_of(experiment: Experiment) -> dict[str, Any]:
@@ -241,39 +241,59 @@ def unlike_drivers(drivers: Mapping[tuple[str, str], str], pairs: Iterable[tuple
     ]
 
 
-def own_modes(machine: Mapping[str, Any], policies: Iterable[Mapping[str, Any]]) -> list[str]:
+def own_modes(
+    machine: Mapping[str, Any],
+    policies: Mapping[str, Mapping[str, Any]],
+    bases: Container[str],
+    name: str = "the machine",
+) -> list[str]:
     """Name what a governor's name hides: powersave of a driver in active mode, and a mode that is not the one at boot.
 
     Parameters
     ----------
     machine, policies : mapping
-        As a case's JSON has them; the baseline's policy stands first.
+        As a case's JSON has them, policies by their labels.
+    bases : container of str
+        Policies whose driver is named: of a variant that is what differs from its baseline's (`unlike_drivers`).
+    name : str
+        Of the machine, in sentences.
 
     Examples
     --------
     >>> nuc = {"driver": [{"name": "intel_pstate"}, {"name": "intel_cpufreq"}]}
-    >>> for words in own_modes(nuc, [{"governor": "schedutil"}, {"governor": "powersave"}]):
+    >>> each = {"schedutil": {"governor": "schedutil"}, "powersave": {"governor": "powersave"}}
+    >>> for words in own_modes(nuc, each, ["schedutil"]):
     ...     print(words)
-    The baseline runs under intel_cpufreq, and the machine boots with intel_pstate.
+    schedutil runs under intel_cpufreq, and the machine boots with intel_pstate.
     powersave is intel_pstate's own governor, of which driver or firmware choose the clock: cpufreq's keeps the lowest.
-    >>> own_modes({"driver": [{"name": "scmi"}]}, [{"governor": "powersave"}])
+    >>> own_modes({"driver": [{"name": "scmi"}]}, each, ["powersave"])
     []
     """
-    policies = list(policies)
-    names = driver_names(machine)
-    drivers = [driver_under(machine, policy) for policy in policies]
-    words = []
-    if names and drivers[0] != names[0]:
-        words.append(f"The baseline runs under {drivers[0]}, and the machine boots with {names[0]}.")
-    own = dict.fromkeys(
-        driver
-        for driver, policy in zip(drivers, policies, strict=True)
-        if driver in ACTIVE and policy["governor"] == "powersave"
-    )
-    for driver in own:
+    boot = next(iter(driver_names(machine)), "")
+    drivers = {label: driver_under(machine, policy) for label, policy in policies.items()}
+    others: dict[str, list[str]] = {}
+    for label, driver in drivers.items():
+        if boot and driver != boot and label in bases:
+            others.setdefault(driver, []).append(label)
+    words = [
+        f"{in_words(labels)} {'runs' if len(labels) == 1 else 'run'} under {driver}, and {name} boots with {boot}."
+        for driver, labels in others.items()
+    ]
+    powersave = [label for label, policy in policies.items() if policy["governor"] == "powersave"]
+    for driver in dict.fromkeys(drivers[label] for label in powersave if drivers[label] in ACTIVE):
         does = "of which driver or firmware choose the clock: cpufreq's keeps the lowest"
         words.append(f"powersave is {driver}'s own governor, {does}.")
     return words
+
+
+def _modes(experiment: Experiment) -> list[str]:
+    """Give the same of each machine; where nothing is compared, each policy is a baseline."""
+    words: list[str] = []
+    for name, machine in machines_of(experiment).items():
+        own = {case.policy: case.file["policy"] for case in experiment.cases if case.machine == name}
+        bases = {base for base, variant in experiment.pairs if {base, variant} <= set(own)}
+        words += own_modes(machine, own, bases or own, name)
+    return list(dict.fromkeys(words))
 
 
 def counts_idle_as_nothing(machine: Mapping[str, Any]) -> bool:

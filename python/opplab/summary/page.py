@@ -236,6 +236,9 @@ def findings(blocks: Sequence[Block], drawn: bool = False) -> list[str]:
     if missed:
         text = "none" if max(missed) == 0 else f"at most {max(missed):.2g} %"
         out.append(f"Missed activations: {text}.")
+    lost = max((value or 0.0 for line in lines for value in (line.base_lost, line.variant_lost)), default=0.0)
+    if lost:
+        out.append(f"Lost resumes, work that is not done: at most {lost:.2g} %.")
     return out
 
 

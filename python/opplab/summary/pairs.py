@@ -37,6 +37,9 @@ class Line:
     published_variant: Estimate | None = None
     ends: tuple[float, float] | None = None
     """Ends of the interval of `ratio` in percent, from the iterations that share their seeds."""
+    base_lost: float | None = None
+    variant_lost: float | None = None
+    """`base_lost` and `variant_lost`: resumes that found no task suspended, in percent: work that is not done."""
 
     @property
     def ratio(self) -> float:
@@ -133,7 +136,11 @@ def pair_blocks(
         own = published if len(places) == 1 else None
         there = place.runs()
         for benchmark in dict.fromkeys(name for run in there for name in place.benchmarks(run)):
-            missed = {run: place.load(run, benchmark, "missed_activations").series for run in there}
+            late = {
+                (run, name): place.load(run, benchmark, name).series
+                for run in there
+                for name in ("missed_activations", "lost_resumes")
+            }
             for base, variant in pairs:
                 if base not in there or variant not in there:
                     continue
@@ -145,13 +152,16 @@ def pair_blocks(
                         continue
                     param = runs[0].series[row.operation].param
                     name, unit, better = name or param.partition("=")[0], row.unit, row.better
-                    lost = [_mean_at(missed[policy], param) for policy in (base, variant)]
+                    missed, lost = (
+                        [_mean_at(late[policy, name], param) for policy in (base, variant)]
+                        for name in ("missed_activations", "lost_resumes")
+                    )
                     old = [find_published(own, benchmark, policy, param, unit) for policy in (base, variant)]
                     low, high = theirs.ratio_low, theirs.ratio_high
                     ends = None if low is None or high is None else (100 * (low - 1), 100 * (high - 1))
                     both = _estimate_of(ours), _estimate_of(theirs)
                     shown = param.partition("=")[2] or param
-                    lines.append(Line(shown, *both, lost[0], lost[1], old[0], old[1], ends))
+                    lines.append(Line(shown, *both, *missed, *old, ends, *lost))
                 if lines:
                     found = tuple(lines)
                     blocks.append(Block(benchmark, base, variant, unit, name, found, metric, better, machine))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab, catalog
 from opplab.files import read_text
+from opplab.report.start import in_words
 from opplab.simulation.ranges import Assumption
 
 if TYPE_CHECKING:
@@ -67,6 +68,10 @@ def flush_of_any_disk() -> tuple[int, tuple[float, float]]:
     return middle, (min(bounds) / middle, max(bounds) / middle)
 
 
+def _depend(names: Sequence[str]) -> str:
+    return f"{in_words(names)} {'depends' if len(names) == 1 else 'depend'}"
+
+
 def disk_notes(unknown_disks: Mapping[str, Sequence[str]], reads: Iterable[tuple[str, int]]) -> list[str]:
     """Name what results hang on that is described nowhere, in words.
 
@@ -76,14 +81,22 @@ def disk_notes(unknown_disks: Mapping[str, Sequence[str]], reads: Iterable[tuple
         Workloads that write to a disk which their machines do not describe, each with these; none: the only machine.
     reads : iterable of (str, int)
         Workloads whose reads take so many us, which neither a fit nor a machine file has.
+
+    Examples
+    --------
+    >>> for disks in ({"sqlite": []}, {"sqlite": ["a", "b"], "dbench": ["a"]}):
+    ...     print(disk_notes(disks, [])[0].partition(":")[0])
+    sqlite depends on the disk, which the machine does not describe
+    sqlite and dbench depend on the disk, which a and b do not describe
     """
     notes = []
     if unknown_disks:
         flush_us, (low, high) = flush_of_any_disk()
         machines = dict.fromkeys(name for names in unknown_disks.values() for name in names)
         notes.append(
-            f"{', '.join(unknown_disks)} depends on the disk, which {', '.join(machines) or 'the machine'} does not "
-            f"describe: flushes of {flush_us} us stand in for {flush_us * low:.0f} to {flush_us * high:.0f}; "
+            f"{_depend(list(unknown_disks))} on the disk, which {in_words([*machines] or ['the machine'])} "
+            f"{'do' if len(machines) > 1 else 'does'} not describe: flushes of {flush_us} us stand in for "
+            f"{flush_us * low:.0f} to {flush_us * high:.0f}; "
             "--uncertainty varies them, `[[disk]]` of the machine or `disk` of the workload sets them (opplab list "
             "disks)"
         )
@@ -91,7 +104,7 @@ def disk_notes(unknown_disks: Mapping[str, Sequence[str]], reads: Iterable[tuple
     for label, read_us in reads:
         by_length.setdefault(read_us, []).append(label)
     return notes + [
-        f"{', '.join(labels)} depends on the device, of which machine files have no reads: {read_us} us a read "
+        f"{_depend(labels)} on the device, of which machine files have no reads: {read_us} us a read "
         "stand in; `device_us` of the workload sets them"
         for read_us, labels in by_length.items()
     ]

@@ -49,7 +49,9 @@ class TraceEnergy:
     """Sums of tasks by control group: the last one that the trace moves the task, or its process, to
     (``cgroup_attach_task``), or that of the run which wrote the trace; null where there is neither."""
     rails: pl.DataFrame
-    """Meters in the trace, beside the same time of the clusters that their names stand for; ``error`` is relative."""
+    """Meters in the trace, beside the same time of the clusters that their names stand for: ``modelled_j``, to which
+    unknown clocks in that time would add between ``unknown_low_j`` and ``unknown_high_j``. ``error`` is relative; null
+    where such a clock leaves it unknown."""
     steps: pl.DataFrame
     """Power of each cluster over time in uW: ``time_ns`` and a column a cluster."""
     total_j: float
@@ -187,11 +189,17 @@ SCHEMAS: dict[str, dict[str, str]] = {
 }
 
 
-def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, str]) -> TraceEnergy:
+def make(
+    raw: list[dict[str, Any]],
+    names: dict[int, str],
+    cgroups: dict[int, str],
+    unknown: Callable[[int, int, str], tuple[float, float]] = lambda *_: (0.0, 0.0),
+) -> TraceEnergy:
     """Make tables of what `_opplab.trace_energy` gave of the machine and, if it has ranges, of their ends.
 
     Behind the machine itself stand as many at the lower ends as at the upper ones (``power_ends``). `names` are those
-    of tasks by pid, `cgroups` the paths of those that the trace has.
+    of tasks by pid, `cgroups` the paths of those that the trace has. `unknown` gives what unknown clocks of
+    clusters add between two times, at least and at most, J.
     """
     import polars as pl
 
@@ -265,7 +273,15 @@ def make(raw: list[dict[str, Any]], names: dict[int, str], cgroups: dict[int, st
         found = found.with_columns(pl.when("is_known").then(pl.col(*energies, "share"))).drop("is_known")
         return found.sort("energy_j", keys[0], descending=[True, False], nulls_last=[True, False])
 
-    rails = table("rails").with_columns((pl.col("modelled_j") / pl.col("measured_j") - 1).fill_nan(None).alias("error"))
+    rails = table("rails")
+    ends = [unknown(row["from_ns"], row["to_ns"], row["clusters"]) for row in rails.to_dicts()]
+    is_of_clusters = pl.col("modelled_j").is_not_null()
+    rails = rails.with_columns(
+        pl.when(is_of_clusters).then(pl.Series(name, [end[at] for end in ends], dtype=pl.Float64)).alias(name)
+        for at, name in enumerate(("unknown_low_j", "unknown_high_j"))
+    )
+    error = (pl.col("modelled_j") / pl.col("measured_j") - 1).fill_nan(None)
+    rails = rails.with_columns(pl.when(pl.col("unknown_high_j") == 0).then(error).alias("error"))
     steps = dict(own["steps"])
     start_ns, step_ns = steps.pop("start_ns"), steps.pop("step_ns")
     length = max(map(len, steps.values()), default=0)
@@ -295,7 +311,21 @@ def of(trace: Trace, machine: Machine, from_ns: int | None, to_ns: int | None) -
     """Give the energy of a trace on a machine, with what of the trace was damaged and what does not fit."""
     lows, highs = machine._inner.power_ends()
     raw = _opplab.trace_energy(trace.path, [machine._inner, *lows, *highs], from_ns, to_ns)
-    return make(raw, trace.task_names(), cgroups_of(trace)), raw[0]
+    read: dict[tuple[int, int], dict[str, tuple[float, float]]] = {}
+
+    def unknown(begin_ns: int, end_ns: int, clusters: str) -> tuple[float, float]:
+        if not clusters or not any(one["unknown_high_j"] for one in raw[0]["clusters"]):
+            return 0.0, 0.0
+        if (begin_ns, end_ns) not in read:
+            (part,) = _opplab.trace_energy(trace.path, [machine._inner], begin_ns, end_ns)
+            read[begin_ns, end_ns] = {
+                one["cluster"]: (one["unknown_low_j"], one["unknown_high_j"]) for one in part["clusters"]
+            }
+        # Names are put together with spaces.
+        own = [ends for name, ends in read[begin_ns, end_ns].items() if f" {name} " in f" {clusters} "]
+        return sum(low for low, _ in own), sum(high for _, high in own)
+
+    return make(raw, trace.task_names(), cgroups_of(trace), unknown), raw[0]
 
 
 def cgroups_of(trace: Trace) -> dict[int, str]:
