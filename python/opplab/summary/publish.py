@@ -295,6 +295,7 @@ def write_report(
         else ""
     )
     runs, cases = runs_of_points(results)
+    drawn_beside = any(line.published_base is not None for block in blocks for line in block.lines)
     # As in a sweep, the seed after the largest is 0.
     seeds = f"{facts['seed']} to {(facts['seed'] + runs[-1] - 1) % 2**64}"
     report = Report(
@@ -309,7 +310,7 @@ def write_report(
             ("program classes", _classes(examples)),
             ("opplab", _opplab.__version__),
             ("made by", command_of(experiment)),
-            *([("published values", other)] if (other := published_on(experiment)) else []),
+            *([("published values", other)] if drawn_beside and (other := published_on(experiment)) else []),
         ],
         results=results,
         blocks=blocks,
