@@ -66,9 +66,11 @@ class Line:
         if base is None or variant is None or not base.mean:
             return None
         change = 100 * (variant.mean / base.mean - 1)
-        halves = _half_digit(base.mean) * abs(variant.mean / base.mean) + _half_digit(variant.mean)
         printed = variant.ratio
-        near = printed is not None and abs(printed - change) <= 100 * halves / abs(base.mean) + _half_digit(printed)
+        if printed is None or not math.isfinite(change + printed):
+            return change
+        halves = _half_digit(base.mean) * abs(variant.mean / base.mean) + _half_digit(variant.mean)
+        near = abs(printed - change) <= 100 * halves / abs(base.mean) + _half_digit(printed)
         return printed if near else change
 
 
@@ -212,7 +214,7 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
 
 def _half_digit(value: float) -> float:
     """Give half a unit in the last place of a printed number: how far it may be from what it rounds."""
-    return 0.5 * 10.0 ** float(Decimal(repr(value)).as_tuple().exponent)
+    return 0.5 * math.pow(10, float(Decimal(repr(value)).as_tuple().exponent))
 
 
 def _number(value: float | None, form: str, width: int) -> str:
