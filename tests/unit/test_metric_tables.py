@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from calls import answered, called
 
 
@@ -50,3 +52,37 @@ def test_a_text_is_scored_beside_no_change(tmp_path: Path) -> None:
     assert f'always predicting "no change" misses by {median(nothing):.1f}.' in text
     for value in published.values():
         assert f"{100 * (value / base - 1):+.1f} % " in text
+
+
+def test_work_that_did_not_end_does_not_hide_the_rest(tmp_path: Path) -> None:
+    """hackbench of 8 groups does not end in 3 s: its elapsed time is unknown, the other tables and the score stay."""
+    import polars as pl
+
+    done = answered("run", "juno-hackbench", "-o", tmp_path / "out", "--iterations", "1", "--seconds", "3", "-j", "1")
+    rows = pl.read_parquet(tmp_path / "out/results.parquet").filter(pl.col("metric") == "elapsed")
+    known = {param: value is not None for param, value in rows.select("param", "value").rows()}
+    assert known == {"groups=1": True, "groups=2": True, "groups=4": True, "groups=8": False}
+    shown = " ".join(done.stdout.split())
+    assert "groups=8 unknown unknown" in shown
+    assert "Score against 3 published changes" in shown
+    assert (
+        "Not scored: 1 published value (elapsed of CPPC-EAS hackbench groups=8 is not known: the work did not end)."
+        in shown
+    )
+
+
+def test_a_mean_without_the_runs_that_did_not_end_is_unknown() -> None:
+    import polars as pl
+
+    from opplab.agreement.forecast import Facts, NotKnown
+    from opplab.results import frame
+
+    rows = [
+        {"benchmark": "b", "param": "", "policy": "p", "metric": metric, "unit": "s", "better": "lower", "value": value}
+        for metric, values in (("elapsed", (1.0, None)), ("work_done", (1.0, 3.0)))
+        for value in values
+    ]
+    facts = Facts(frame(rows).with_columns(pl.col("value").cast(pl.Float64)))
+    assert facts.value(("b", ""), "p", ["work_done"]) == 2
+    with pytest.raises(NotKnown, match="the work did not end"):
+        facts.value(("b", ""), "p", ["elapsed"])

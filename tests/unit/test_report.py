@@ -187,6 +187,43 @@ def test_published_values_keep_what_was_printed() -> None:
     assert pairs.find_published(mine, "juno-energy-homogeneous", "EAS", "tasks=11", "J") is None
 
 
+def test_a_printed_change_is_not_taken_for_one_against_another_baseline() -> None:
+    """Text 003 prints CPPC-EAS against CPPC-no-EAS; a copy of the experiment may compare it with no-EAS."""
+    published = opplab.Experiment.load("juno-eas", iterations=1, seconds=0.1).published
+    assert published is not None
+    at = published.filter(pl.col("experiment") == "juno-energy-heterogeneous", pl.col("param") == "tasks=3")
+    means = dict(
+        at.filter(pl.col("unit") == "J", ~pl.col("metric").str.ends_with(" ci")).select("policy", "value").rows()
+    )
+    printed = dict(at.filter(pl.col("unit") == "%").select("policy", "value").rows())
+
+    def line(base: str, variant: str) -> float | None:
+        old = [pairs.find_published(at, "juno-energy-heterogeneous", one, "tasks=3", "J") for one in (base, variant)]
+        one = confidence.Estimate(1.0, None, 1)
+        return pairs.Line("3", one, one, None, None, old[0], old[1]).published_ratio
+
+    assert line("CPPC-no-EAS", "CPPC-EAS") == printed["CPPC-EAS"]
+    assert line("no-EAS", "CPPC-EAS") == pytest.approx(100 * (means["CPPC-EAS"] / means["no-EAS"] - 1))
+
+
+def test_published_values_of_another_machine_and_a_changed_copy_are_named(tmp_path: Path) -> None:
+    """A copy of a built-in experiment on another machine keeps the name and the published table."""
+    text = (Path(opplab.__file__).parent / "data/experiments/juno-eas.toml").read_text()
+    copy = tmp_path / "mine.toml"
+    copy.write_text(
+        re.sub(r"^driver = .*$", "", text.replace('machine = "juno-r2"', 'machine = "pixel4"'), flags=re.MULTILINE)
+    )
+    words = ["--iterations", "1", "--seconds", "0.05", "-j", "1"]
+    for target, other in ((copy, True), ("juno-eas", False)):
+        done = answered("run", target, *words, "-o", tmp_path / f"out-{other}")
+        page = re.sub("<[^>]*>", "", (tmp_path / f"out-{other}/report.html").read_text())
+        shown = " ".join(done.stdout.split())
+        assert ("Published values are of juno-r2, beside simulated ones of pixel4." in shown) is other
+        assert ("of juno-r2, beside simulated ones of pixel4" in page) is other
+        assert "Joules grow with the time of a run: 0.05 s here" in shown
+        assert f"opplab run {'mine.toml' if other else 'juno-eas'} --iterations 1" in page
+
+
 def test_ticks_cover_the_range() -> None:
     for low, high in ((0, 1), (-3.2, 4.7), (0, 43), (1e-6, 2e-6), (-30, -10), (5, 5)):
         marks = svg.ticks(low, high)

@@ -207,6 +207,23 @@ def test_cases_of_several_machines_are_named_apart(tmp_path: Path) -> None:
     assert left == ["pixel6 a load #0", "pixel6 a load #1"]
 
 
+def test_a_changed_copy_of_a_built_in_experiment_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy keeps the name: its folder is of the copy, and a folder of the built-in one beside it of that."""
+    data = Path(opplab.__file__).parent / "data/experiments"
+    for kind in ("json", "toml"):
+        (tmp_path / f"uclamp-units.{kind}").write_text((data / f"uclamp-units.{kind}").read_text())
+    copy = tmp_path / "uclamp-units.toml"
+    copy.write_text(f'{copy.read_text()}\n[[policy]]\nlabel = "1000 Hz"\nhz = 1000\n')
+    monkeypatch.chdir(tmp_path)
+    for target, folder, cases in ((copy.name, "out/mine", 6), ("uclamp-units", "out/given", 5)):
+        answered("run", target, "--iterations", "1", "--seconds", "0.1", "-j", "1", "-o", folder)
+        assert f"0 cases in 0.0 s, {cases} were there" in re.sub(
+            r"in \d+\.\d s", "in 0.0 s", answered("run", folder).stderr
+        )
+        assert opplab.Experiment.of_results(folder).policies[-1] == ("1000 Hz" if cases == 6 else "CPUWeight=idle")
+        assert called("status", folder).stderr == ""
+
+
 def test_status_names_an_experiment_that_has_changed(tmp_path: Path) -> None:
     """The counts of a folder are of the cases that ran, whatever became of the file."""
     folder, file = tmp_path / "two", two_machines(tmp_path)

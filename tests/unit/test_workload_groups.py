@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import cgroup_trees
 import polars as pl
 import pytest
 
+import opplab
 from opplab.groups import cgroupfs, pods
 
 from calls import answered, called
@@ -356,6 +358,32 @@ def test_clamps_that_a_kernel_lacks_are_named(tmp_path: Path) -> None:
     words = ["choose", str(tmp_path / "w.json"), "-m", "juno-r2", "--kernel", "5.2", "--uncertainty", "0"]
     chosen = called(*words)
     assert "kernel 5.2 has no utilisation clamps" in chosen.stderr, chosen.output
+
+
+def test_group_files_that_a_kernel_lacks_are_named(tmp_path: Path) -> None:
+    """cpu.uclamp.* came with 5.4, cpu.max.burst with 5.14 and cpu.idle with 5.15."""
+    data = Path(opplab.__file__).parent / "data/experiments"
+
+    def said(name: str, kernel: str) -> str:
+        shutil.copy(data / f"{name}.json", tmp_path)
+        text = re.sub(
+            r'^kernel = ".*"', f'kernel = "{kernel}"', (data / f"{name}.toml").read_text(), flags=re.MULTILINE
+        )
+        (tmp_path / "mine.toml").write_text(text)
+        words = ["run", tmp_path / "mine.toml", "--iterations", "1", "--seconds", "0.1", "-j", "1"]
+        return " ".join(answered(*words, "-o", tmp_path / f"{name}-{kernel}").stdout.split())
+
+    words = "has no cpu.max.burst, which came with 5.14; here it is applied all the same."
+    assert f"burst 20ms, burst 100ms: kernel 5.13 {words}" in said("web-quota-burst", "5.13")
+    assert "which came with" not in said("web-quota-burst", "5.14")
+    assert "idle: kernel 5.14 has no cpu.idle, which came with 5.15; here it is applied all the same." in said(
+        "noisy-neighbour", "5.14"
+    )
+    assert "uclamp: kernel 5.3 has no clamps of groups" in said("noisy-neighbour", "5.3")
+    assert "which came with" not in said("noisy-neighbour", "5.15")
+    older = said("noisy-neighbour", "5.2")
+    assert "uclamp: kernel 5.2 has no utilisation clamps: uclamp does nothing." in older
+    assert "no clamps of groups" not in older
 
 
 def test_a_lower_clamp_above_its_parent_s_is_named(tmp_path: Path) -> None:

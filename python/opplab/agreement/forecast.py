@@ -34,7 +34,8 @@ Point = tuple[str, str]
 class Facts:
     """Means over the iterations of everything that was measured on a machine, by workload, parameters and policy.
 
-    They are those of tables: `opplab.sweep.confidence.mean_of`, harmonic for rates.
+    They are those of tables: `opplab.sweep.confidence.mean_of`, harmonic for rates. A metric that is unknown in one
+    iteration has no mean: the other iterations are those whose work ended.
     """
 
     def __init__(self, results: pl.DataFrame) -> None:
@@ -44,7 +45,8 @@ class Facts:
         value = pl.col("value")
         of_rates = [unit for unit in results["unit"].unique() if is_rate(True, unit)]
         rate = (pl.col("better").first() == "higher") & pl.col("unit").first().is_in(of_rates)
-        mean = pl.when(rate & (value.min() > 0)).then(1 / (1 / value).mean()).otherwise(value.mean())
+        known = pl.when(value.null_count() == 0)
+        mean = known.then(pl.when(rate & (value.min() > 0)).then(1 / (1 / value).mean()).otherwise(value.mean()))
         means = results.group_by(keys, maintain_order=True).agg(mean.alias("value"))
         self._values: dict[tuple[str, str, str], dict[str, float]] = {}
         for benchmark, param, policy, metric, value in means.iter_rows():
@@ -90,9 +92,8 @@ class Facts:
                 plain = [other for other in found if ":" not in other]
                 raise InputError(f"`simulated` names the metric '{name}'{nearest(name, plain)}")
             if (value := found[name]) is None:
-                raise NotKnown(
-                    f"{name} of {policy} {point[0]} is not known: a power is missing, or the work did not end"
-                )
+                why = "a power is missing" if name.partition(":")[0] in ("energy", "power") else "the work did not end"
+                raise NotKnown(f"{name} of {policy} {' '.join(filter(None, point))} is not known: {why}")
             return value
 
         def quotient(metric: str) -> float:
@@ -198,13 +199,15 @@ def forecasts(
     facts: Mapping[str, Facts],
     only: Container[RowName] | None = None,
     left_out: Callable[[published.Published, str], None] | None = None,
+    not_known: Callable[[published.Published, str], None] | None = None,
 ) -> Iterator[tuple[published.Published, published.Published | None, Mapping[str, Any], Forecast]]:
     """Give the simulated rows of a table: the row, its baseline's where there is one, the entry, the forecast.
 
     Rows of the baseline itself, and rows of other tables, machines or benchmarks than the entries name, are left out.
-    `left_out` takes rows whose values are not known, with the reason; without it the first of them is an error.
-    `facts` are by machine.
+    `left_out` takes rows of other machines, benchmarks and senses, with the reason; `not_known`, or else `left_out`,
+    those whose values are not known: without both the first of them is an error. `facts` are by machine.
     """
+    not_known = not_known or left_out
     base_of = {variant: base for base, variant in experiment.pairs}
     governors = governors_of(experiment)
     for number, entry in enumerate(experiment.compare):
@@ -247,9 +250,9 @@ def forecasts(
                 try:
                     new, old = (own.value(point, policy, simulated) for policy in (label, base))
                 except NotKnown as error:
-                    if left_out is None:
+                    if not_known is None:
                         raise
-                    left_out(row, str(error))
+                    not_known(row, str(error))
                     used.clear()
                     break
                 if new and old:
@@ -272,11 +275,12 @@ def deviations_of(
     results: pl.DataFrame,
     only: Container[RowName] | None = None,
     left_out: Callable[[published.Published, str], None] | None = None,
+    not_known: Callable[[published.Published, str], None] | None = None,
 ) -> dict[tuple[RowName, str], float]:
     """Give the deviation of each predicted ratio's logarithm from run to run, by row and variant (`deviation_of`)."""
     ratios: dict[tuple[RowName, str], list[float]] = {}
     for part in results.partition_by("iteration"):
-        for row, _, _, forecast in forecasts(experiment, table, Facts.by_machine(part), only, left_out):
+        for row, _, _, forecast in forecasts(experiment, table, Facts.by_machine(part), only, left_out, not_known):
             ratios.setdefault((forecast.row, row.variant), []).append(math.log(forecast.ratio))
     return {key: deviation_of(of) for key, of in ratios.items()}
 

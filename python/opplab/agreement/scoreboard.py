@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -201,7 +201,12 @@ def sample(experiment: Experiment, draw: int = 0) -> tuple[dict[RowName, float],
     return weights, needed
 
 
-def cells_of(experiment: Experiment, results: pl.DataFrame, only: Mapping[RowName, float] | None = None) -> list[Cell]:
+def cells_of(
+    experiment: Experiment,
+    results: pl.DataFrame,
+    only: Mapping[RowName, float] | None = None,
+    not_known: Callable[[published.Published, str], None] | None = None,
+) -> list[Cell]:
     """Give all cells of an experiment that results have a prediction for, in the order of the text.
 
     Parameters
@@ -210,13 +215,17 @@ def cells_of(experiment: Experiment, results: pl.DataFrame, only: Mapping[RowNam
         Its results table, or a part of it.
     only : mapping, optional
         Only these rows, with these weights, as `sample` gives them.
+    not_known : callable, optional
+        Takes rows whose simulated values are not known, with the reason; without it the first is an error.
     """
     facts = Facts.by_machine(results)
     seed = experiment.published_seed
     models = benchmark_models(experiment)
-    deviations = deviations_of(experiment, published.cells_for(experiment), results, only)
+    deviations = deviations_of(experiment, published.cells_for(experiment), results, only, not_known=not_known)
     found: list[Cell] = []
-    for row, anchor, entry, forecast in forecasts(experiment, published.cells_for(experiment), facts, only):
+    for row, anchor, entry, forecast in forecasts(
+        experiment, published.cells_for(experiment), facts, only, not_known=not_known
+    ):
         is_ratio = row.unit.startswith("ratio")
         if anchor is None and not is_ratio:
             continue

@@ -553,7 +553,7 @@ def _shown(experiment: Experiment, results: pl.DataFrame, blocks: list[Block], a
         measured = publish.metric_tables(experiment, results)
         texts = [(title, render_table(rows, "text", width), render_table(rows, "text")) for title, rows in measured]
         texts = texts or [(title, str(table), str(table)) for title, table in publish.tables_text(blocks)]
-        legend = publish.legend(results, measured=bool(measured))
+        legend = publish.legend(experiment, results, measured=bool(measured))
         beside, score = publish.scored(experiment, results)
         if measured and beside:
             baseline = experiment.baseline or "the baseline"

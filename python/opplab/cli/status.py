@@ -69,7 +69,7 @@ def _damaged(store: Store, hashes: Collection[str]) -> dict[str, str]:
 
 def _changed(folder: Path, manifest: dict[str, Any]) -> list[str]:
     """Describe what became of the experiment's file since it filled the folder, where this build can know."""
-    from opplab.sweep.experiments import Experiment, file_of_results
+    from opplab.sweep.experiments import Experiment, files_of_results
     from opplab.sweep.store import build_id
 
     if manifest["build"] != build_id():
@@ -77,7 +77,7 @@ def _changed(folder: Path, manifest: dict[str, Any]) -> list[str]:
     if "draws" in manifest:
         return []
     try:
-        file = file_of_results(folder)
+        files = files_of_results(folder)
     except InputError:
         # A single case, or a file in a place that nobody noted.
         return []
@@ -86,7 +86,7 @@ def _changed(folder: Path, manifest: dict[str, Any]) -> list[str]:
     except (InputError, OSError) as error:
         return [str(error)]
     own, known = {case.hash for case in made.cases}, {case["hash"] for case in manifest["cases"]}
-    changed = f"{file}, or a file that it names, has changed"
+    changed = f"{files[0] if len(files) == 1 else made.file}, or a file that it names, has changed"
     found = []
     if new := len(own - known):
         found.append(f"{changed}: {new} of its {len(own)} cases are not among these")

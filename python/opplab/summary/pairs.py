@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from opplab.certainty import Certainty, certainty, change_text
@@ -59,12 +60,21 @@ class Line:
 
     @property
     def published_ratio(self) -> float | None:
-        """Published change in percent: as printed, or else from the published means."""
-        if self.published_base is None or self.published_variant is None:
+        """Published change in percent: that of the published means.
+
+        It is as printed where the means round to that. A printed change may have another baseline, or be an improvement
+        in percent.
+        """
+        base, variant = self.published_base, self.published_variant
+        if base is None or variant is None or not base.mean:
             return None
-        if self.published_variant.ratio is not None:
-            return self.published_variant.ratio
-        return 100 * (self.published_variant.mean / self.published_base.mean - 1)
+        change = 100 * (variant.mean / base.mean - 1)
+        printed = variant.ratio
+        if printed is None or not math.isfinite(change + printed):
+            return change
+        halves = _half_digit(base.mean) * abs(variant.mean / base.mean) + _half_digit(variant.mean)
+        near = abs(printed - change) <= 100 * halves / abs(base.mean) + _half_digit(printed)
+        return printed if near else change
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +220,11 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
         while all(len(one) > common + 1 for one in words) and len({one[common] for one in words}) == 1:
             common += 1
     return {name: "-".join(one[common:]) for name, one in zip(unique, words, strict=True)}
+
+
+def _half_digit(value: float) -> float:
+    """Give half a unit in the last place of a printed number: how far it may be from what it rounds."""
+    return 0.5 * math.pow(10, float(Decimal(repr(value)).as_tuple().exponent))
 
 
 def _number(value: float | None, form: str, width: int) -> str:

@@ -15,7 +15,7 @@ from opplab import _opplab, catalog
 from opplab.certainty import change_text
 from opplab.comparison.method import compare_runs
 from opplab.comparison.sources import by_machine
-from opplab.files import safe_name, write_bytes, write_text
+from opplab.files import read_text, safe_name, write_bytes, write_text
 from opplab.metrics import FRAMES, answers, find
 from opplab.report.numbers import several
 from opplab.simulation.power import how_to_get_power, is_unknown
@@ -28,6 +28,7 @@ from opplab.uncertainty.parts import LEVEL
 if TYPE_CHECKING:
     import polars as pl
 
+    from opplab.comparison.published import Published
     from opplab.comparison.tables import Cell
     from opplab.summary.answer import Answer
     from opplab.sweep.experiments import Experiment
@@ -70,16 +71,33 @@ def runs_of_points(results: pl.DataFrame) -> tuple[list[int], int]:
     return list(dict.fromkeys((min(number, default=0), max(number, default=0)))), sum(number)
 
 
-def legend(results: pl.DataFrame, *, measured: bool) -> str:
+def published_on(experiment: Experiment) -> str:
+    """Name the machines of published values that a machine of another name stands for; empty if there are none."""
+    from opplab.agreement.forecast import machines_of as stand_ins
+    from opplab.comparison.published import cells_for
+
+    if not experiment.published_seed:
+        return ""
+    table = cells_for(experiment)
+    found = [(row.machine, ours) for entry in experiment.compare for row, ours in stand_ins(experiment, table, entry)]
+    others = dict.fromkeys(pair for pair in found if pair[0] not in ("", "unspecified", pair[1]))
+    return "; ".join(f"of {theirs}, beside simulated ones of {ours}" for theirs, ours in others)
+
+
+def legend(experiment: Experiment, results: pl.DataFrame, *, measured: bool) -> str:
     """Give the line below the tables in a text's layout."""
+    other = published_on(experiment)
+    other = f" Published values are {other}." if other else ""
     iterations = " to ".join(map(str, runs_of_points(results)[0]))
     clear = "* clear: the interval of the change excludes zero, or the change is the same in all runs; "
     if measured:
-        return f"mean of {iterations} iterations; changes are against the first column; {clear}intervals in the report."
+        start = f"mean of {iterations} iterations; changes are against the first column; "
+        return f"{start}{clear}intervals in the report.{other}"
+    joules = f" Joules grow with the time of a run: {experiment.measured_time()} here, the text's there."
     return clear + (
         f"ci(+/-): half-width of Student's t 95 % interval of {iterations} iterations (none: they do not vary); publ.: "
         "as published; diff.: simulated against published, and the changes' difference in percentage points (pp); "
-        "missed%: activations missed, baseline / variant."
+        f"missed%: activations missed, baseline / variant.{joules if experiment.published_seed else ''}{other}"
     )
 
 
@@ -91,9 +109,18 @@ def scored(experiment: Experiment, results: pl.DataFrame) -> tuple[list[dict[str
     """Give the published changes beside the simulated ones, where they are few, and the score over "no change"."""
     from opplab.agreement.scoreboard import cells_of, score
 
-    cells = cells_of(experiment, results) if experiment.published_seed and experiment.compare else []
+    unknown: dict[tuple[str, ...], str] = {}
+
+    def not_known(row: Published, why: str) -> None:
+        unknown.setdefault((row.benchmark, row.parameter, row.variant), why)
+
+    cells = []
+    if experiment.published_seed and experiment.compare:
+        cells = cells_of(experiment, results, not_known=not_known)
+    first = next(iter(unknown.values()), "")
+    without = f"Not scored: {several(len(unknown), 'published value')} ({first})." if unknown else ""
     if not cells:
-        return [], ""
+        return [], without
     found = score(cells)
     right = round((found["sign_agreement"] or 0) * found["sign_cells"])
     median, null = 100 * found["median_abs_error"], 100 * found["null_median_abs_error"]
@@ -102,6 +129,7 @@ def scored(experiment: Experiment, results: pl.DataFrame) -> tuple[list[dict[str
         f"Score against {len(cells)} published {changes}: median error {median:.1f} percentage points; "
         f'always predicting "no change" misses by {null:.1f}. '
         f"Right sign in {right} of {found['sign_cells']} changes beyond their spread."
+        f"{without and f' {without}'}"
     )
     rows = [
         {
@@ -188,8 +216,10 @@ def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[s
 
 def _with_change(cell: Cell | None) -> str:
     """A mean with its change against the first column, and a star where that is clear."""
-    if cell is None or cell.value is None:
+    if cell is None:
         return ""
+    if cell.value is None:
+        return "unknown"
     if cell.ratio is None or cell.sample is None:
         return f"{cell.value:.2f}"
     change = change_text(100 * (cell.ratio - 1)).replace(" %", "%")
@@ -265,6 +295,7 @@ def write_report(
         else ""
     )
     runs, cases = runs_of_points(results)
+    drawn_beside = any(line.published_base is not None for block in blocks for line in block.lines)
     # As in a sweep, the seed after the largest is 0.
     seeds = f"{facts['seed']} to {(facts['seed'] + runs[-1] - 1) % 2**64}"
     report = Report(
@@ -279,6 +310,7 @@ def write_report(
             ("program classes", _classes(examples)),
             ("opplab", _opplab.__version__),
             ("made by", command_of(experiment)),
+            *([("published values", other)] if drawn_beside and (other := published_on(experiment)) else []),
         ],
         results=results,
         blocks=blocks,
@@ -314,7 +346,10 @@ def _classes(cases: Sequence[_opplab.Case]) -> str:
 
 def command_of(experiment: Experiment) -> str:
     """Give the command that makes the same results: the file, and the options that replace its values."""
-    built_in = experiment.name in catalog.names("experiment")
+    # A copy that a user has changed often keeps the name.
+    name = experiment.name
+    built_in = name in catalog.names("experiment")
+    built_in = built_in and experiment.text == read_text(catalog.find("experiment", name), "an experiment file")
     words = ["opplab", "run", experiment.name if built_in else Path(experiment.file).name]
     for option, value in experiment.adjusted.items():
         words += [f"--{option}", f"{value:g}" if isinstance(value, float) else str(value)]

@@ -7,7 +7,7 @@ import tomllib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
@@ -179,9 +179,18 @@ class Experiment:
             given = [name.replace("-", "_") for name in about.get("adjusted", (*options,))]
             options = {name: value for name, value in options.items() if name in given}
         options |= {name: value for name, value in replaced.items() if value is not None}
-        made = cls.load(file_of_results(Path(folder)), **options)
-        if not {case["hash"] for case in about["cases"]} & {case.hash for case in made.cases}:
-            raise InputError(f"{folder} holds no case of {made.file}: the file, a machine or this version has changed")
+        held = {case["hash"] for case in about["cases"]}
+        found: list[tuple[int, Experiment]] = []
+        first, *others = files_of_results(Path(folder))
+        for file in (first, *others):
+            # A file of the same name may be of anything.
+            with suppress(InputError, OSError) if others else nullcontext():
+                one = cls.load(file, **options)
+                found.append((len(held & {case.hash for case in one.cases}), one))
+        shared, made = max(found, key=lambda one: one[0], default=(0, None))
+        if made is None or not shared:
+            files = " or ".join((first, *others))
+            raise InputError(f"{folder} holds no case of {files}: the file, a machine or this version has changed")
         return made
 
     def constants(self) -> Constants:
@@ -535,20 +544,22 @@ def summaries() -> list[dict[str, Any]]:
     return rows
 
 
-def file_of_results(folder: Path) -> str:
-    """Give the built-in name, or the file, of the experiment that filled a results folder."""
+def files_of_results(folder: Path) -> list[str]:
+    """Give the built-in name and the files of the name of the experiment that filled a results folder, at least one.
+
+    A copy of a built-in experiment that a user has changed often keeps the name.
+    """
     if (folder / OF_OPTIONS).is_file():
-        return str(folder / OF_OPTIONS)
+        return [str(folder / OF_OPTIONS)]
     name = str(Store(folder).manifest()["experiment"])
     if not name:
         raise InputError(f"{folder} holds a single case, not an experiment's")
-    if name in catalog.names("experiment"):
-        return name
     places = [Path(f"{name}.toml"), folder / f"{name}.toml", folder.parent / f"{name}.toml"]
-    found = next((file for file in places if file.is_file()), None)
-    if found is None:
+    files = [f"./{file}" if file.parent == Path() else str(file) for file in places if file.is_file()]
+    found = [name] * (name in catalog.names("experiment")) + files
+    if not found:
         raise InputError(f"{folder} was filled by the experiment `{name}`, and there is no {name}.toml: name its file")
-    return f"./{found}" if found.parent == Path() else str(found)
+    return found
 
 
 def _with_generic_power(text: str, file: Path) -> str:

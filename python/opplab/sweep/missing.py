@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from opplab.errors import CaseError, InputError
-from opplab.kernel.profiles import halves
+from opplab.kernel.profiles import halves, kernel_profiles
 from opplab.report.start import in_words
 from opplab.simulation.power import has_idle_power
 
@@ -72,6 +72,36 @@ def lowered(groups: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
+YOUNG: tuple[tuple[str, str, Callable[[Mapping[str, Any]], bool]], ...] = (
+    (
+        "clamps of groups (cpu.uclamp.min, cpu.uclamp.max)",
+        "5.4",
+        lambda group: bool({"uclamp_min", "uclamp_max"} & {*group}),
+    ),
+    ("cpu.max.burst", "5.14", lambda group: group.get("quota_ns", (0, 0, 0))[2] > 0),
+    ("cpu.idle", "5.15", lambda group: bool(group.get("idle"))),
+)
+"""Files of control groups, the release that brought each (core.c:cpu_files[]), and whether a group of a case has it."""
+
+
+def too_young(groups: Sequence[Mapping[str, Any]], kernel: str) -> list[str]:
+    """Name what groups have and their kernel has no file for; it is applied all the same.
+
+    Examples
+    --------
+    >>> too_young([{"name": "/a", "quota_ns": [1000, 2000, 500]}], "5.13")
+    ['kernel 5.13 has no cpu.max.burst, which came with 5.14; here it is applied all the same']
+    >>> too_young([{"name": "/a", "quota_ns": [1000, 2000, 500]}], "5.14")
+    []
+    """
+    profiles = kernel_profiles()
+    return [
+        f"kernel {kernel} has no {name}, which came with {since}; here it is applied all the same"
+        for name, since, has in YOUNG
+        if kernel in profiles and profiles.index(kernel) < profiles.index(since) and any(map(has, groups))
+    ]
+
+
 def late(changes: Sequence[Mapping[str, Any]], duration_ns: int) -> str:
     """Name the changes of a run that come after its end; empty if there are none.
 
@@ -131,11 +161,15 @@ def missing(cases: Sequence[Case]) -> list[str]:
                 add(never, each.policy)
             if (built := case.boosted_by_build()) is not None:
                 add(built, each.policy)
+            groups = each.file["workload"].get("groups", [])
             if (each.machine, each.policy) not in clampless:
-                for words in lowered(each.file["workload"].get("groups", [])):
+                for words in lowered(groups):
                     add(words, each.policy)
             elif case.asks_for_clamps():
                 add(f"kernel {case.kernel} has no utilisation clamps: uclamp does nothing", each.policy)
+                groups = [{key: group[key] for key in group if not key.startswith("uclamp")} for group in groups]
+            for words in too_young(groups, case.kernel):
+                add(words, each.policy)
     return [f"{', '.join(policies)}: {words}" for words, policies in found.items()]
 
 
