@@ -156,7 +156,7 @@ def test_a_row_whose_power_is_not_known_is_the_only_one_left_out(tmp_path: Path)
         tmp_path, EXPERIMENT.replace("juno-r2", "kaby-lake-i7-7500u").replace("work_done/energy", "work_done")
     )
     assert [bool(row["predicted_ratio"]) for row in rows] == [True, False, False, True, True, False]
-    assert "energy of performance periodic is not known" in rows[1]["reason"]
+    assert "energy of performance periodic tasks=2 is not known: a power is missing" in rows[1]["reason"]
 
 
 def test_intervals_cover_tables_that_they_were_not_learnt_from() -> None:
