@@ -171,7 +171,7 @@ def pair_blocks(
                     ends = None if low is None or high is None else (100 * (low - 1), 100 * (high - 1))
                     both = _estimate_of(ours), _estimate_of(theirs)
                     shown = param.partition("=")[2] or param
-                    lines.append(Line(shown, *both, *missed, *old, ends, *lost))
+                    lines.append(Line(shown, *both, missed[0], missed[1], old[0], old[1], ends, lost[0], lost[1]))
                 if lines:
                     found = tuple(lines)
                     blocks.append(Block(benchmark, base, variant, unit, name, found, metric, better, machine))
