@@ -114,6 +114,11 @@ class Series:
             self.work = " or ".join(filter(None, (self.work, work)))
 
     @property
+    def better(self) -> str:
+        """The better side, higher or lower; empty where there is none."""
+        return ("higher" if self.higher else "lower") if self.directed else ""
+
+    @property
     def is_rate(self) -> bool:
         """Whether it is of rates, whose means are harmonic."""
         return is_rate(self.higher, self.unit) and not self.signed

@@ -1038,16 +1038,13 @@ def test_assumed_power_is_no_energy_model(tmp_path: Path) -> None:
     assert "by eas" not in told
 
 
-def test_an_energy_that_is_shown_is_not_called_blank(tmp_path: Path) -> None:
-    """A policy that ran nothing, of unknown clock, leaves the energy known; its line called that blank.
-
-    Method: a task on one cluster of a Juno, with that one's clocks only.
-    """
+def periodic_lines() -> list[str]:
+    """Give the lines of a task that runs for 3 ms each 10 ms on CPU 1, as ftrace's text has them."""
     switch = (
         "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state=S ==> next_comm={} next_pid={} next_prio=120"
     )
     task, idle = ("a", 7), ("swapper/1", 0)
-    lines = [f"x-0 [001] 1.000000: cpu_frequency: state=600000 cpu_id={cpu}" for cpu in (1, 2)]
+    lines = []
     for nth in range(40):
         now_us = 1_000_000 + nth * 10_000
         lines += [
@@ -1055,6 +1052,16 @@ def test_an_energy_that_is_shown_is_not_called_blank(tmp_path: Path) -> None:
             f"x-0 [001] {now_us / 1e6 + 1e-5:.6f}: {switch.format(*idle, *task)}",
             f"a-7 [001] {now_us / 1e6 + 3e-3:.6f}: {switch.format(*task, *idle)}",
         ]
+    return lines
+
+
+def test_an_energy_that_is_shown_is_not_called_blank(tmp_path: Path) -> None:
+    """A policy that ran nothing, of unknown clock, leaves the energy known; its line called that blank.
+
+    Method: a task on one cluster of a Juno, with that one's clocks only.
+    """
+    lines = [f"x-0 [001] 1.000000: cpu_frequency: state=600000 cpu_id={cpu}" for cpu in (1, 2)]
+    lines += periodic_lines()
     path = tmp_path / "run.txt"
     path.write_text("".join(line + "\n" for line in lines))
     found = json.loads(answered("replay", path, "-m", "juno-r2", "--mode", "open", "--format", "json").stdout)
@@ -1071,18 +1078,7 @@ def test_an_energy_that_is_shown_is_not_called_blank(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["open", "closed"])
 def test_json_has_no_number_of_what_the_trace_lacks(tmp_path: Path, mode: str) -> None:
     """Without clocks all recorded time stood at the lowest one, and without wake-ups there were 0 of them."""
-    switch = (
-        "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state=S ==> next_comm={} next_pid={} next_prio=120"
-    )
-    task, idle = ("a", 7), ("swapper/1", 0)
-    lines = []
-    for nth in range(40):
-        now_us = 1_000_000 + nth * 10_000
-        lines += [
-            f"x-0 [001] {now_us / 1e6:.6f}: sched_waking: comm=a pid=7 prio=120 target_cpu=001",
-            f"x-0 [001] {now_us / 1e6 + 1e-5:.6f}: {switch.format(*idle, *task)}",
-            f"a-7 [001] {now_us / 1e6 + 3e-3:.6f}: {switch.format(*task, *idle)}",
-        ]
+    lines = periodic_lines()
     clocks = [f"x-0 [001] 1.000000: cpu_frequency: state=600000 cpu_id={cpu}" for cpu in range(6)]
 
     def found(kept: list[str]) -> dict[str, Any]:

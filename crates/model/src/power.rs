@@ -88,11 +88,11 @@ pub trait AtWork {
     fn cpu_activity(&self, cpu: u32) -> CpuActivity {
         let machine = self.machine();
         let cluster = machine.cluster_of(cpu);
-        let clock = self.clock(cpu).map_or(&NO_CLOCK, |(_, point)| point);
         // Threads of a core have one clock.
+        let clock = || self.clock(cpu).map_or(&NO_CLOCK, |(_, point)| point);
         let executes = |state: CpuState| match state {
             CpuState::Runs => true,
-            CpuState::Resident(state) => cluster.polls(state) && cluster.told_polling_uw(clock, state).is_none(),
+            CpuState::Resident(state) => cluster.polls(state) && cluster.told_polling_uw(clock(), state).is_none(),
             CpuState::Awake => false,
         };
         let is_pair = || machine.smt_power < 1024 && self.any_sibling(cpu, executes);

@@ -336,14 +336,18 @@ fn first_task(events: &Events, cpu: u32) -> TaskIdx {
 /// The CPUs that neither switch nor enter or leave an idle state in `events`: they count as idle, in their deepest states.
 pub(crate) fn silent_cpus(events: &Events, machine: &Machine) -> Vec<u32> {
     let mut is_silent = vec![true; machine.nr_cpus()];
+    let mut to_come = is_silent.len();
     for ev in &events.list {
+        if to_come == 0 {
+            break;
+        }
         let cpu = match ev.what {
             What::Switch { .. } => ev.cpu,
             What::Idle { cpu, .. } => cpu,
             _ => continue,
         };
         if let Some(silent) = is_silent.get_mut(cpu as usize) {
-            *silent = false;
+            to_come -= usize::from(std::mem::replace(silent, false));
         }
     }
     (0..).zip(is_silent).filter(|&(_, silent)| silent).map(|(cpu, _)| cpu).collect()

@@ -37,14 +37,16 @@ fn measured_node(
     energy_known: bool,
 ) -> Node {
     let policies = measured.policies.iter().map(|policy| {
+        // Busy times as a whole are known without clocks, and stand among the metrics.
         let told = !silence.covers(measured, policy);
         let PolicyTimes { cpus, freq_khz, time_ns, busy_ns, changes, .. } = policy;
         node_table! {
-            cpus, mean_khz: told.then(|| policy.mean_khz()), freq_khz, time_ns: told.then_some(time_ns), busy_ns,
-            changes: told.then_some(changes),
+            cpus, mean_khz: told.then(|| policy.mean_khz()), freq_khz, time_ns: told.then_some(time_ns),
+            busy_ns: told.then_some(busy_ns), changes: told.then_some(changes),
         }
     });
     let Placements { same_cpu, same_class, other_class } = measured.placements;
+    let woken = !silence.wakeups;
     let uj = |fj: u128| energy_known.then_some((fj / 1_000_000_000) as u64);
     let clusters = machine.clusters.iter().zip(&measured.energy_fj);
     let clusters = clusters.map(|(cluster, &fj)| node_table! { cluster: cluster.name, energy_uj: uj(fj) });
@@ -53,7 +55,8 @@ fn measured_node(
         energy_uj: uj(measured.total_energy_fj()), clusters: clusters.collect::<Vec<_>>(),
         policies: policies.collect::<Vec<_>>(), latency_ns_p50: latency_ns(runs, 50),
         latency_ns_p95: latency_ns(runs, 95), latency_ns_p99: latency_ns(runs, 99),
-        wakeups: measured.latencies_ns.len(), placements: (same_cpu, same_class, other_class),
+        wakeups: woken.then_some(measured.latencies_ns.len()),
+        placements: woken.then_some((same_cpu, same_class, other_class)),
         switches: measured.switches, activations: missed.map(|(_, all)| all), missed: missed.map(|(late, _)| late),
     }
 }
@@ -120,7 +123,9 @@ pub fn speed_json(path: &Path, machine: &Machine) -> Result<String, ReplayError>
 pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, closed: Option<&Comparison>) -> String {
     let machine = &replay.setup.machine;
     let policy = &replay.setup.policy;
-    let node = |run: &Measured, runs: &[Measured]| measured_node(run, runs, machine, &Silence::default(), true);
+    // A closed loop wakes its tasks itself.
+    let of_runs = Silence { wakeups: mode == Mode::Open && comparison.silence.wakeups, ..Silence::default() };
+    let node = |run: &Measured, runs: &[Measured]| measured_node(run, runs, machine, &of_runs, true);
     let (recorded, (checks, changes)) = (&comparison.recorded, &comparison.runs);
     let energy_known = !comparison.energy_is_silent();
     let rows = metrics(comparison, mode);

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::decode::{SchedEvent, SchedSink, setting};
+use crate::decode::{SchedEvent, SchedSink, setting, sleeps};
 use opplab_trace::Event;
 
 /// One activation.
@@ -109,7 +109,7 @@ impl Activations {
         // What ran at the beginning has been awake from then on.
         let first_ns = self.first_ns.unwrap_or(now);
         let (since, before_ns) = self.awake.entry(prev).or_insert((Some(first_ns), 0));
-        if state & 0xff != 0 {
+        if sleeps(state) {
             *before_ns = before_ns.saturating_add(since.take().map_or(0, |since| now.saturating_sub(since)));
         }
         self.wakes(next, now);
@@ -118,7 +118,7 @@ impl Activations {
                 open.activation.running_ns += now.saturating_sub(since);
             }
             open.activation.cpu = cpu;
-            if state & 0xff == 0 {
+            if !sleeps(state) {
                 open.activation.preemptions += 1;
             } else if let Some(open) = self.open.remove(&prev) {
                 // One that was never seen to start began before its events did.

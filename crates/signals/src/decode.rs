@@ -298,8 +298,11 @@ pub fn setting<'t>(mark: &'t [u8], key: &str) -> Option<(i32, &'t str)> {
     Some((pid.parse().ok()?, pairs.find(|(name, _)| *name == key)?.1))
 }
 
-/// The bits of a task's state in which it does not want to run (`TASK_REPORT`); above them stands that it was preempted.
-const STATES: u64 = 0xff;
+/// Whether a task that leaves its CPU in this state does not want to run (`TASK_REPORT`); the bits above are marks, as that it was
+/// preempted.
+pub fn sleeps(prev_state: u64) -> bool {
+    prev_state & 0xff != 0
+}
 
 /// Whether a task that leaves its CPU in this state has ended (`EXIT_DEAD`, `EXIT_ZOMBIE`).
 pub fn has_ended(prev_state: u64) -> bool {
@@ -387,7 +390,7 @@ impl Chain {
         }
         let SchedEvent::Switch { prev, prev_state, next } = what else { return };
         self.asleep.remove(&next.pid);
-        if prev_state & STATES != 0 && prev.pid != 0 {
+        if sleeps(*prev_state) && prev.pid != 0 {
             self.asleep.insert(prev.pid);
         }
         let cpu = (cpu & 0xffff) as usize;

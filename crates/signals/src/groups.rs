@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::decode::{SchedEvent, SchedSink};
+use crate::decode::{SchedEvent, SchedSink, has_ended, sleeps};
 use opplab_trace::{BySchema, Event, RecordingFiles, Schema};
 
 /// The group that all tasks are in that no other one is known of.
@@ -731,7 +731,7 @@ impl GroupFinder {
     pub fn switch(&mut self, time_ns: u64, cpu: u32, prev: (i32, i64), prev_state: u64, next: i32) {
         let cpu = self.cpu(cpu);
         self.settle_rise(cpu);
-        let runnable = prev_state & 0xff == 0;
+        let runnable = !sleeps(prev_state);
         if prev.0 != 0 && runnable && prev.1 >= 100 {
             self.wait(prev.0, cpu, time_ns);
             // A task leaves the count, and this one is runnable: its group leaves, unless it is one that sleeps already. Those who wait
@@ -747,7 +747,7 @@ impl GroupFinder {
             if self.counts && self.cpus[cpu].fell == 0 {
                 self.cpus[cpu].delayed.insert(prev.0);
             }
-            if prev_state & 0x30 != 0 {
+            if has_ended(prev_state) {
                 self.ended.insert(prev.0, prev_state & EXIT_DEAD != 0);
             }
         }

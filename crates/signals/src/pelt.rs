@@ -49,7 +49,7 @@ use opplab_kernel::sched::weight::LoadWeight;
 use opplab_kernel::util_est::{task_util_est_masked, util_est_dequeue, util_est_enqueue, util_est_update};
 
 use crate::Places;
-use crate::decode::{SchedEvent, SchedSink};
+use crate::decode::{SchedEvent, SchedSink, has_ended, sleeps};
 use crate::groups::{GroupFinder, Groups, ROOT};
 use crate::ticks::Ticks;
 use opplab_trace::{BySchema, Event};
@@ -260,11 +260,6 @@ fn widen<H: HalfLife>(unknown: &mut SchedAvg, units: u64) {
 }
 
 const NOT_RUNNING: SeFacts = SeFacts { weight: 1 << 20, on_rq: false, runnable: 0, running: false };
-
-/// How a runnable task differs from a sleeping one: the states are the low eight bits, above are marks.
-const TASK_STATES: u64 = 0xff;
-/// `EXIT_DEAD` and `EXIT_ZOMBIE`: a switch in these is a task's last.
-const TASK_DEAD: u64 = 0x30;
 
 /// Rebuilds the signals; feed it with events in time order, as a [`SchedSink`] or by its methods.
 pub struct PeltReplay<S, H = HalfLife32> {
@@ -710,7 +705,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     fn schedule_time(&mut self, cpu: usize, time_ns: u64, prev_state: u64) -> (u64, u64) {
         let rq = &mut self.cpus[cpu];
         let idle = rq.curr.is_none();
-        let Some(joined_ns) = rq.joined_ns.take().filter(|_| idle || prev_state & TASK_STATES == 0) else {
+        let Some(joined_ns) = rq.joined_ns.take().filter(|_| idle || !sleeps(prev_state)) else {
             return (time_ns, 0);
         };
         let gap = time_ns.saturating_sub(joined_ns);
@@ -760,7 +755,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
                 // It ran before the trace, or its switch was lost.
                 self.enqueue(place, cpu);
             }
-            let sleeps = prev_state & TASK_STATES != 0;
+            let sleeps = sleeps(prev_state);
             let stopped = !sleeps && self.tasks[place].group != ROOT && self.finder.is_stopped(prev.0, time_ns);
             // A CPU does not idle while a task is runnable on it, whatever an old kernel's state bits mean.
             let leaves = sleeps || (!stopped && next.0 == 0 && prev_state != 0 && self.cpus[cpu].nr_runnable == 1);
@@ -782,7 +777,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             } else {
                 self.refresh(cpu, self.tasks[place].group);
             }
-            if prev_state & TASK_DEAD != 0 && std::mem::take(&mut self.tasks[place].attached) {
+            if has_ended(prev_state) && std::mem::take(&mut self.tasks[place].attached) {
                 // core.c:finish_task_switch(), fair.c:task_dead_fair(), v6.12: it leaves like a sleeping task that moves away.
                 self.remove(place, cpu);
             }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::decode::{SchedEvent, SchedSink};
+use crate::decode::{SchedEvent, SchedSink, sleeps};
 use crate::waits::Waits;
 use opplab_trace::Event;
 
@@ -132,7 +132,7 @@ impl SchedSink for Residency {
         self.last_ns = self.last_ns.max(now);
         match *what {
             SchedEvent::Switch { prev, prev_state, next } => {
-                self.switch(event.cpu, now, (prev.pid, prev_state & 0xff == 0), next.pid);
+                self.switch(event.cpu, now, (prev.pid, !sleeps(prev_state)), next.pid);
             }
             SchedEvent::Waking { task } | SchedEvent::Wakeup { task, .. } => self.runnable.woken(task.pid, now),
             SchedEvent::Frequency { cpu, khz } => {

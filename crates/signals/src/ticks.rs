@@ -4,7 +4,7 @@
 //! All CPUs tick at the same phase of the same period (unless the kernel has `skew_tick`), so a few such switches show both.
 //! The first pass over a trace collects them; [`crate::pelt`] uses the result in a second one.
 
-use crate::decode::{SchedEvent, SchedSink};
+use crate::decode::{SchedEvent, SchedSink, sleeps};
 use opplab_trace::Event;
 
 /// Periods of CONFIG_HZ 100, 250, 300 and 1000, the longest first.
@@ -77,7 +77,7 @@ impl TickFinder {
         }
         let fair = |(pid, prio): (i32, i64)| pid != 0 && prio >= 100;
         let joined = self.joined_ns.get((cpu & 0xffff) as usize).copied().unwrap_or(0);
-        if fair(prev) && fair(next) && prev_state & 0xff == 0 && time_ns.saturating_sub(joined) > WAKEUP_NS {
+        if fair(prev) && fair(next) && !sleeps(prev_state) && time_ns.saturating_sub(joined) > WAKEUP_NS {
             keep(&mut self.preempted_ns, time_ns);
         }
     }

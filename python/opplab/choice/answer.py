@@ -336,7 +336,7 @@ class Choice:
         covered = f"no intervals: these need {self.needs}" if self.needs else covered
         power = "the assumed power is in no draw" if self.assumed_power and self.assumptions else ""
         notes = "; ".join(filter(None, [drawn, covered, power, *told]))
-        if self.needs.endswith("iterations"):
+        if self.iterations < ITERATIONS:
             return f"Assumed: {notes}. Next: --iterations {ITERATIONS} or more."
         step = self.next_step if self.assumptions and (power or not self.needs) else f"--uncertainty {quantile_draws()}"
         return f"Assumed: {notes}. Next: {step}."

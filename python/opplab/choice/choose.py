@@ -158,8 +158,15 @@ def choose(
     whole = all(text.strip() != ANY_WORK for text in constraints)
     # As in a sweep, the seed after the largest is 0.
     seeds = [(seed + iteration) % 2**64 for iteration in range(iterations)]
-    recorded = {"recorded_governor": recorded_governor, "pelt_half_life_ms": pelt_half_life_ms}
-    program = program_of(machine, workload, seconds=seconds, seeds=seeds, keys=shared, **recorded)  # type: ignore[arg-type]
+    program = program_of(
+        machine,
+        workload,
+        seconds=seconds,
+        seeds=seeds,
+        keys=shared,
+        recorded_governor=recorded_governor,
+        pelt_half_life_ms=pelt_half_life_ms,
+    )
     check(goals, limits, program.metric)
     check_timed(goals, limits, program.bases[0]["workload"])
     metrics = [*goals, *(limit.metric for limit in limits)]

@@ -96,7 +96,7 @@ def diff(
     for name in (before, after):
         click.echo(flow(f"proven of {name}: {KernelProfile(name).proven}", 80))
     if runs:
-        of = f"{seeds} run{'s' * (seeds > 1)} of {seconds:g} s"
+        of = f"{several(seeds, 'run')} of {seconds:g} s"
         what = f"{workload or 'four periodic tasks'} on {machine} under {governor} with {measure.driver}"
         click.echo("\n" + flow(f"{what}, means of {of} with the same seeds:", 80) + "\n")
         print_table(runs, output_format)

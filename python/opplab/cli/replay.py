@@ -82,8 +82,6 @@ UNITS = {"uJ": ("mJ", 1e3, 1), "kHz": ("MHz", 1e3, 1), "": ("", 1, 0)}
 LATENCY = ("us", 1e3, 1)
 OTHER_WORK = "not near: of other work"
 WHOLE = 100_000
-WAKE_UPS = "wake-up latencies"
-"""What `silent` names where a trace has no event of a wake-up (crate `replay`, module `silence`)."""
 MOVED = 0.05  # A share of the work from which it is named.
 UNLIKE_WORK = 0.01  # A share of the work from which it is named.
 BUSY = ("ms", 1e6, 1)
@@ -398,7 +396,6 @@ def command(
         text = _opplab.replay_trace(str(trace), on, mode, *wanted, recorded)
         loaded = json.loads(text)
         told = [*_moved(loaded, ran_on), *_late(loaded, trace, on, wanted, recorded)]
-        _without_unknown(loaded)
         found = with_intervals(loaded)
         found["notes"] += [*said, *told, *left_out]
         found["notes"] += [refusal(asked, kept)] if kept else []
@@ -413,19 +410,6 @@ def command(
             [{**({"variant": label} if vs else {}), **row} for label, found in made for row in _rows(found)],
             output_format,
         )
-
-
-def _without_unknown(found: dict[str, Any]) -> None:
-    """Take out what the trace lacks: busy times by an unknown clock, and wake-ups of which it has no event.
-
-    Busy times as a whole are known, and stand among the metrics. A closed loop wakes its tasks itself.
-    """
-    runs = [found[name] for name in ("recorded", "replayed", "changed") if found.get(name)]
-    for policy in (policy for run in runs for policy in run["policies"] if "mean_khz" not in policy):
-        del policy["busy_ns"]
-    if any(silent["of"] == WAKE_UPS for silent in found["silent"]):
-        for run in runs if found["mode"] == "open" else runs[:1]:
-            del run["wakeups"], run["placements"]
 
 
 def _kept(case: _opplab.Case, change: dict[str, Any]) -> str:

@@ -26,16 +26,6 @@ _ITERATIONS = 3
 _PAIRS = 2
 
 
-_OBSERVED = {
-    frozenset(): "observations are samples",
-    frozenset((False,)): "observations are samples",
-    frozenset((True,)): "observations are iterations",
-    frozenset(
-        (True, False)
-    ): f"observations are iterations, or samples where there are fewer than {_ITERATIONS} iterations",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Observations of a run beside those of its baseline."""
@@ -94,11 +84,11 @@ def sample_of(base: Series, new: Series) -> Sample:
     unmetered = NO_IDLE_POWER if base.unmetered != new.unmetered else ""
     impossible = _unlike(base, new) or _impossible(base, new)
     if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
-        old, own = _by_key(base), _by_key(new)
-        shared = sorted((key for key in old if key in own), key=str)
-        if len(shared) >= _PAIRS:
-            pairs = [old[key] for key in shared], [own[key] for key in shared]
-            return Sample(*pairs, *kind, base.keyed_by, cannot, base.directed, impossible, unmetered)
+        old, own = _pairs_of(base, new)
+        if len(old) >= _PAIRS:
+            return Sample(
+                [*old.values()], [*own.values()], *kind, base.keyed_by, cannot, base.directed, impossible, unmetered
+            )
     ours, theirs = observations(base), observations(new)
     return Sample(ours, theirs, *kind, "", cannot, base.directed, impossible, unmetered)
 
@@ -165,9 +155,7 @@ def _independent(series: Series) -> bool:
 def units_of(base: Series, new: Series, paired: bool) -> tuple[dict[Hashable, float], dict[Hashable, float]]:
     """Give the observations of two series by what they are of: an iteration, a sample of one, or a seed or date."""
     if paired:
-        old, own = _by_key(base), _by_key(new)
-        shared = sorted((key for key in old if key in own), key=str)
-        return {key: old[key] for key in shared}, {key: own[key] for key in shared}
+        return _pairs_of(base, new)
     found: list[dict[Hashable, float]] = []
     for series in (base, new):
         places = series.places or range(len(series.iterations))
@@ -207,6 +195,13 @@ def mean_of(values: Iterable[float], is_rate: bool) -> float:
     return hmean(known) if known[0] > 0 else 0.0
 
 
+def _pairs_of(base: Series, new: Series) -> tuple[dict[Hashable, float], dict[Hashable, float]]:
+    """Give the means of two series by the seeds or dates that both have."""
+    old, own = _by_key(base), _by_key(new)
+    shared = sorted((key for key in old if key in own), key=str)
+    return {key: old[key] for key in shared}, {key: own[key] for key in shared}
+
+
 def _by_key(series: Series) -> dict[int | str, float]:
     """The mean of the values of each seed or date, where these are numbers."""
     values: dict[int | str, list[float]] = {}
@@ -244,7 +239,7 @@ def compare_runs(
     pairing: dict[str, None] = {}
     partly: dict[str, str] = {}
     lost: dict[tuple[str, str], list[str]] = {}
-    observed: dict[bool, None] = {}
+    by_iteration: set[bool] = set()
     unvaried = False
     tested = 0
     for label in dict.fromkeys(label for run in runs for label in run.series):
@@ -259,7 +254,7 @@ def compare_runs(
             gone, count = _lost(one)
             if gone:
                 notes.append(f"{label} of {run.name}: {gone} of {count} values are no numbers and left out")
-            observed[_independent(one)] = None
+            by_iteration.add(_independent(one))
             cell = _summarise(observations(one), one.is_rate, confidence)
             cells.append(cell)
             if run is base:
@@ -287,8 +282,7 @@ def compare_runs(
         # Of values of 0 and less there is no harmonic mean.
         is_harmonic = known.is_rate and any(one is not None and min(one.values(), default=0) > 0 for one in all_)
         stat = "Hmean" if is_harmonic else "Amean"
-        better = ("higher" if known.higher else "lower") if known.directed else ""
-        rows.append(Row(stat, label, cells, known.unit, better, "percent", metric=known.metric))
+        rows.append(Row(stat, label, cells, known.unit, known.better, "percent", metric=known.metric))
     _holm(compared)
     for cell in compared:
         if cell.ratio is not None and not (cell.sample and cell.sample.unmetered):
@@ -316,7 +310,8 @@ def compare_runs(
         how.append(f"* clear: the interval excludes no change ({by_chance:.2g} of {tested} by chance)")
         if kind == "significance":
             how.append(f"Holm is p corrected for {tested} comparisons; stars are of p alone")
-        how.append(_OBSERVED[frozenset(observed)])
+        some = f", or samples where there are fewer than {_ITERATIONS} iterations" if False in by_iteration else ""
+        how.append(f"observations are iterations{some}" if True in by_iteration else "observations are samples")
     if unvaried:
         how.append("no interval where the values of all iterations are equal: a change of them is clear")
     if kind == "ratio":

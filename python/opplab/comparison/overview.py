@@ -302,7 +302,6 @@ class _Rows:
 
     def add_performance(self, name: str, metric: str, runs: Sequence[Run], series: Series) -> None:
         """Add the ratios of a metric, or the change of a share; `series` is one of its operations."""
-        better = ("higher" if series.higher else "lower") if series.directed else ""
         if series.unit in SHARES:
             shown = _shares(runs, self.confidence)
         else:
@@ -315,7 +314,9 @@ class _Rows:
             _few(cell, runs[0], run)
             why = cell.impossible or cell.cannot or _open(cell, runs[0], run)
             self.notes += [f"{name} {metric} of {run.name}: {why}"] if why else []
-        self.performance.append(Row("", name, shown, series.unit, better, group="PERFORMANCE RATIOS", metric=metric))
+        self.performance.append(
+            Row("", name, shown, series.unit, series.better, group="PERFORMANCE RATIOS", metric=metric)
+        )
 
     def add_per_watt(
         self, name: str, metric: str, runs: Sequence[Run], by_power: Sequence[Run], known: Sequence[Watts | None]

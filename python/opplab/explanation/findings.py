@@ -66,17 +66,6 @@ def by_cpu(counts: Mapping[int, int]) -> dict[str, int]:
     return {str(cpu): count for cpu, count in sorted(counts.items())}
 
 
-def times(count: int) -> str:
-    """Write how often something was.
-
-    Examples
-    --------
-    >>> times(1), times(2)
-    ('1 time', '2 times')
-    """
-    return f"{count} time{'' if count == 1 else 's'}"
-
-
 def check_one_pid(pids: Collection[int], task: str) -> None:
     """Refuse a name that several tasks have."""
     if len(pids) > 1:

@@ -34,7 +34,6 @@ NO_LIMIT = ("none", "opp-table", "firmware")
 """Limits of a grant whose end has another reason: a request, or the firmware's decision."""
 ANSWER = ("requested_khz", "granted_khz", "limit", "by_cpu")
 """What is the same in an answer of the hardware that repeats the one before."""
-ASKED_FOR_MORE = "CPU {}, which has the same clock, asked for more"
 LIMITS = ("scaling_min_freq", "scaling_max_freq")
 """Keys that may have a value for each cluster."""
 
@@ -176,7 +175,7 @@ def _asked(records: Records, cpu: int, request: dict[str, Any]) -> set[int]:
     of_driver = (events["time_ns"] == request["time_ns"]) & np.isin(events["cpu"], cpus)
     found = set[int]()
     for khz in (request["next_khz"], *events["khz"][of_driver].tolist()):
-        found |= {khz, *(table[min(bisect_left(table, khz), len(table) - 1)] for table in (opps_khz, points))}
+        found |= {khz, _reached(opps_khz, khz), _reached(points, khz)}
         # The last point of the table stands for all that there is.
         found |= {points[-1]} if khz >= opps_khz[-1] else set()
     return found
@@ -190,6 +189,14 @@ def _is_due(records: Records, cpu: int, request: dict[str, Any], at_ns: int) -> 
     return grant["requested_khz"] not in _asked(records, cpu, request)
 
 
+def _asked_for_more(answer: dict[str, Any], data: dict[str, Any]) -> str:
+    """Name the CPU of the same clock that the hardware answered, and note it; empty if it is the policy's own."""
+    if answer["by_cpu"] == answer["policy_cpu"]:
+        return ""
+    data["by_cpu"] = answer["by_cpu"]
+    return f": CPU {answer['by_cpu']}, which has the same clock, asked for more"
+
+
 def _stays(records: Records, cpu: int, request: dict[str, Any], at_ns: int) -> Finding | None:
     """Give the clock that a request leaves as it is: the hardware has one point for it and the one before."""
     grant = _granted(records, cpu, at_ns)
@@ -197,10 +204,7 @@ def _stays(records: Records, cpu: int, request: dict[str, Any], at_ns: int) -> F
         return None
     khz = grant["granted_khz"]
     data = {"granted_khz": khz, "delay_ns": at_ns - request["time_ns"]}
-    why = ", which the hardware has for that, too"
-    if grant["by_cpu"] != grant["policy_cpu"]:
-        data["by_cpu"] = grant["by_cpu"]
-        why = f": {ASKED_FOR_MORE.format(grant['by_cpu'])}"
+    why = _asked_for_more(grant, data) or ", which the hardware has for that, too"
     text = f"the clock stays at {point_name(records, cpu, khz)}{why}"
     return Finding(at_ns, "delivery", f"{seconds(at_ns)}: {text}.", data)
 
@@ -222,9 +226,7 @@ def _delivery(records: Records, cpu: int, request: dict[str, Any], until_ns: int
         data |= {"granted_khz": khz or answer["granted_khz"], "delay_ns": answer["time_ns"] - asked_ns}
         head = f"{text}; the" if text else f"{seconds(answer['time_ns'])}: the"
         text = f"{head} clock {what} {point_name(records, cpu, data['granted_khz'])}, {_after(data['delay_ns'])}"
-        if answer["by_cpu"] != answer["policy_cpu"]:
-            data["by_cpu"] = answer["by_cpu"]
-            text += f": {ASKED_FOR_MORE.format(answer['by_cpu'])}"
+        text += _asked_for_more(answer, data)
     elif answer is not None or _is_due(records, cpu, request, until_ns):
         # The clock is still that of a request before.
         data["pending"] = True
@@ -307,6 +309,11 @@ def _points(records: Records, cpu: int) -> list[int]:
     """Give the clocks that a CPU may have, with those that no table lists, ascending."""
     found: list[int] = next(one["opps_khz"] for one in records.outcome["clusters"] if cpu in one["cpus"])
     return found
+
+
+def _reached(points: list[int], khz: int) -> int:
+    """Give the lowest of ascending clocks that reaches one, else the highest."""
+    return points[min(bisect_left(points, khz), len(points) - 1)]
 
 
 def _last(records: Records, cpu: int, next_khz: npt.NDArray[np.uint32], wish_khz: int | None) -> int:
@@ -455,9 +462,7 @@ def _made(records: Records, cpu: int, table: str, row: dict[str, Any], at_ns: in
     what, khz = ("stays at", answer["granted_khz"]) if became is None else ("became", became)
     text = f"{seconds(answer['time_ns'])}: the clock {what} {point_name(records, cpu, khz)}, {_after(delay_ns)}"
     data = {"granted_khz": khz, "delay_ns": delay_ns}
-    if answer["by_cpu"] != answer["policy_cpu"]:
-        data["by_cpu"] = answer["by_cpu"]
-        text += f": {ASKED_FOR_MORE.format(answer['by_cpu'])}"
+    text += _asked_for_more(answer, data)
     return [*findings, Finding(answer["time_ns"], "delivery", f"{text}.", data)]
 
 
@@ -547,7 +552,7 @@ def _of_policy(records: Records, cpu: int, at_ns: int, wish_khz: int | None = No
             row = made if made is not None and made["level"] == row["level"] else row
             text = f"{seconds(row['time_ns'])}: {records.words(table, row, cpu)['text']}"
             level_khz, points = row["level"] * row["level_khz"], _points(records, cpu)
-            reached_khz = points[min(bisect_left(points, level_khz), len(points) - 1)]
+            reached_khz = _reached(points, level_khz)
             if abs(reached_khz - level_khz) >= MHZ:
                 which = (
                     "lowest clock that reaches it" if reached_khz > level_khz else "highest clock of the machine's file"

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opplab.explanation.findings import Finding, by_cpu, length, on_cpus, seconds, times
+from opplab.explanation.findings import Finding, by_cpu, length, on_cpus, seconds
 from opplab.explanation.frequency import frequency_findings, point_name
 from opplab.explanation.records import IDLE_TASK, REAL_TIME, RT_THROTTLED, Records
 from opplab.explanation.slow import budgets_that_acted, quotas_that_acted, throttling_that_acted
+from opplab.report.numbers import several
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -299,7 +300,7 @@ def task_findings(records: Records, task: int, at_ns: int | None) -> list[Findin
     findings = []
     if len(placed):
         by_rule = ", ".join(f"{count} by {rule}" for rule, count in rules.most_common())
-        text = f"{name} was placed {times(len(placed))}: {by_rule}; {on_cpus(cpus)}."
+        text = f"{name} was placed {several(len(placed), 'time')}: {by_rule}; {on_cpus(cpus)}."
         data = {"rules": dict(rules), "cpus": by_cpu(cpus)}
         findings.append(Finding(0, "summary", text, data))
     findings += budgets_that_acted(records.names, records.throttles, task)

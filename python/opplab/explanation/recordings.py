@@ -20,12 +20,12 @@ from opplab.explanation.findings import (
     mhz,
     on_cpus,
     seconds,
-    times,
 )
 from opplab.explanation.placement import candidate_findings, energy_choice, task_findings
 from opplab.explanation.records import Records, task_index, told_apart
 from opplab.explanation.response import of_trace, response_findings, speeds
 from opplab.explanation.slow import slow_cpus, timed_tasks
+from opplab.report.numbers import several
 from opplab.trace.replayed import FIXED_SPEED, assumed, missed_in_runs
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _ran_elsewhere(path: Path, pid: int | None, placed: Finding) -> list[Finding
     shares = (abs(trace[cpu] / trace.total() - run.get(cpu, 0) / sum(run.values())) for cpu in {*trace, *run})
     if not trace or sum(shares) / 2 <= 0.1:
         return []
-    text = f"In the trace itself it began to run {times(trace.total())}: {on_cpus(trace)}."
+    text = f"In the trace itself it began to run {several(trace.total(), 'time')}: {on_cpus(trace)}."
     return [Finding(0, "trace", f"{text} What follows is of the run of its work.", {"cpus": by_cpu(trace)})]
 
 
@@ -239,8 +239,8 @@ def _recorded_task(path: Path, placements: list[dict[str, Any]], task: str, at_n
     equal = sum(row["computed"] == row["cpu"] for row in rows)
     by_rule = ", ".join(f"{count} by {rule}" for rule, count in rules.most_common())
     text = (
-        f"{task} was placed {times(len(rows))} with known inputs: {by_rule}; {on_cpus(cpus)}. "
-        f"The recorded inputs give the kernel's CPU {times(equal)}."
+        f"{task} was placed {several(len(rows), 'time')} with known inputs: {by_rule}; {on_cpus(cpus)}. "
+        f"The recorded inputs give the kernel's CPU {several(equal, 'time')}."
     )
     data = {"rules": dict(rules), "cpus": by_cpu(cpus), "equal": equal}
     findings = [Finding(rows[0]["time_ns"], "summary", text, data)]

@@ -7,9 +7,9 @@ from collections import Counter
 from typing import Any
 
 from opplab import _opplab
-from opplab.explanation.findings import Explanation, Finding, cpu_list, length, mhz, seconds, times
+from opplab.explanation.findings import Explanation, Finding, cpu_list, length, mhz, seconds
 from opplab.explanation.records import REAL_TIME, about_case, rt_stops, throttles
-from opplab.report.numbers import some_of
+from opplab.report.numbers import several, some_of
 
 SLOW = {
     "turbo-bin": "the turbo bin for so many active cores",
@@ -168,7 +168,7 @@ def budgets_that_acted(
     for index, spans in waits.items() if task is None else [(task, waits[task])] if task in waits else []:
         whole_ns = sum(until_ns - since_ns for since_ns, until_ns, _ in spans)
         whys = Counter(why for *_, why in spans)
-        listed = "; ".join(f"{times(count)}, {why}" for why, count in whys.most_common())
+        listed = "; ".join(f"{several(count, 'time')}, {why}" for why, count in whys.most_common())
         # A task may run out as it goes to sleep: not all of it is a wait.
         text = (
             f"budget: {names[index]} was throttled until its next period (SCHED_DEADLINE): {listed}; "
@@ -185,8 +185,9 @@ def throttling_that_acted(stops: dict[int, list[tuple[int, int]]]) -> list[Findi
     for cpu, spans in sorted(stops.items()):
         whole_ns = sum(until_ns - since_ns for since_ns, until_ns in spans)
         text = (
-            f"rt-throttling: real-time tasks on CPU {cpu} waited for the next period {times(len(spans))}, as their "
-            f"runtime was used up (sched_rt_runtime_us); {length(whole_ns)} in all, in which they ran at no clock."
+            f"rt-throttling: real-time tasks on CPU {cpu} waited for the next period {several(len(spans), 'time')}, "
+            "as their runtime was used up (sched_rt_runtime_us); "
+            f"{length(whole_ns)} in all, in which they ran at no clock."
         )
         data = {"cpu": cpu, "nr_throttled": len(spans), "throttled_ns": whole_ns}
         findings.append(Finding(0, "rt-throttling", text, data))

@@ -251,7 +251,7 @@ def _value_panels(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, st
         if not drawn:
             continue
         unit = operations[0].unit
-        sense = f", {side} is better" if (side := _sense_of(operations[0])) else ""
+        sense = f", {side} is better" if (side := operations[0].better) else ""
         y_label = f"{metric} ({unit})" if unit else metric
         title = f"{one.name}: {metric or 'value'} by {label}{sense}"
         panels.append((title, svg.lines(title, drawn, label, y_label, names=names)))
@@ -468,7 +468,7 @@ def _findings(one: Benchmark, several: bool, confidence: float) -> list[str]:
         units = {series.unit for series in one.main[0].series.values()}
         metrics = list(dict.fromkeys(series.metric for series in one.main[0].series.values()))
         if math.isfinite(ratio) and len(units) == 1:
-            (sense, *mixed) = {_sense_of(each) for each in one.main[0].series.values()}
+            (sense, *mixed) = {each.better for each in one.main[0].series.values()}
             what = f" in {metrics[0]}" if len(metrics) == 1 and metrics[0] else ""
             what += "" if mixed or not sense else f" ({sense} is better)"
             text += f"; the geometric mean of its ratios to {one.runs[0].name}{what} is {ratio:.3f}"
@@ -483,11 +483,6 @@ def _findings(one: Benchmark, several: bool, confidence: float) -> list[str]:
             text += f", of unlike work ({one.apart[column]})" if one.apart[column] else ""
         out.append(text + ".")
     return out
-
-
-def _sense_of(series: Series) -> str:
-    """Give the better side; empty where there is none."""
-    return ("higher" if series.higher else "lower") if series.directed else ""
 
 
 def _methods(benchmarks: Sequence[Benchmark]) -> list[str]:

@@ -142,6 +142,18 @@ def release(kernel: object) -> tuple[int, int] | None:
     return (int(numbers[1]), int(numbers[2])) if numbers else None
 
 
+def came_later(kernel: object, since: tuple[int, int] | None) -> str:
+    """Give the release that brought something, where a kernel is older; empty where it is not, or one is not known.
+
+    Examples
+    --------
+    >>> came_later("5.10.262", (5, 17)), came_later("5.17", (5, 17)), came_later("5.10", None)
+    ('5.17', '', '')
+    """
+    own = release(kernel)
+    return "" if own is None or since is None or own >= since else f"{since[0]}.{since[1]}"
+
+
 def numbered_epp(driver: str, keys: Mapping[str, Any]) -> str:
     """Give the words about a preference that is a number, where the file of the policy's kernel takes names alone.
 
@@ -152,11 +164,11 @@ def numbered_epp(driver: str, keys: Mapping[str, Any]) -> str:
     >>> numbered_epp("intel_pstate", {"epp": "100", "kernel": "6.12"})
     ''
     """
-    epp, kernel = str(keys.get("epp", "")), release(keys.get("kernel", ""))
-    since = _NUMBERS_SINCE.get(MODE_OF.get(driver, ("", ""))[0])
-    if not epp.isdigit() or kernel is None or since is None or kernel >= since:
+    epp = str(keys.get("epp", ""))
+    since = came_later(keys.get("kernel", ""), _NUMBERS_SINCE.get(MODE_OF.get(driver, ("", ""))[0]))
+    if not epp.isdigit() or not since:
         return ""
-    return f"{driver} takes preferences by name alone before kernel {since[0]}.{since[1]}: its file refuses {epp}"
+    return f"{driver} takes preferences by name alone before kernel {since}: its file refuses {epp}"
 
 
 def younger_driver(driver: str, keys: Mapping[str, Any]) -> str:
@@ -169,10 +181,10 @@ def younger_driver(driver: str, keys: Mapping[str, Any]) -> str:
     >>> younger_driver("amd-pstate", {"kernel": "5.17"}), younger_driver("acpi-cpufreq", {"kernel": "4.14"})
     ('', '')
     """
-    kernel, since = release(keys.get("kernel", "")), _CAME_WITH.get(driver)
-    if kernel is None or since is None or kernel >= since:
+    since = came_later(keys.get("kernel", ""), _CAME_WITH.get(driver))
+    if not since:
         return ""
-    came = f"which came with {since[0]}.{since[1]}"
+    came = f"which came with {since}"
     return f"kernel {keys['kernel']} does not have {driver}, {came}: it runs here as if it were backported"
 
 

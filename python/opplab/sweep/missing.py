@@ -8,9 +8,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from opplab.errors import CaseError, InputError
-from opplab.kernel.profiles import halves, kernel_profiles
+from opplab.kernel.profiles import halves
 from opplab.report.start import in_words
 from opplab.simulation.power import has_idle_power
+from opplab.sweep.drivers import came_later
 
 if TYPE_CHECKING:
     from opplab.simulation.cases import Case
@@ -72,14 +73,14 @@ def lowered(groups: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
-YOUNG: tuple[tuple[str, str, Callable[[Mapping[str, Any]], bool]], ...] = (
+YOUNG: tuple[tuple[str, tuple[int, int], Callable[[Mapping[str, Any]], bool]], ...] = (
     (
         "clamps of groups (cpu.uclamp.min, cpu.uclamp.max)",
-        "5.4",
+        (5, 4),
         lambda group: bool({"uclamp_min", "uclamp_max"} & {*group}),
     ),
-    ("cpu.max.burst", "5.14", lambda group: group.get("quota_ns", (0, 0, 0))[2] > 0),
-    ("cpu.idle", "5.15", lambda group: bool(group.get("idle"))),
+    ("cpu.max.burst", (5, 14), lambda group: group.get("quota_ns", (0, 0, 0))[2] > 0),
+    ("cpu.idle", (5, 15), lambda group: bool(group.get("idle"))),
 )
 """Files of control groups, the release that brought each (core.c:cpu_files[]), and whether a group of a case has it."""
 
@@ -94,11 +95,10 @@ def too_young(groups: Sequence[Mapping[str, Any]], kernel: str) -> list[str]:
     >>> too_young([{"name": "/a", "quota_ns": [1000, 2000, 500]}], "5.14")
     []
     """
-    profiles = kernel_profiles()
     return [
         f"kernel {kernel} has no {name}, which came with {since}; here it is applied all the same"
-        for name, since, has in YOUNG
-        if kernel in profiles and profiles.index(kernel) < profiles.index(since) and any(map(has, groups))
+        for name, release, has in YOUNG
+        if (since := came_later(kernel, release)) and any(map(has, groups))
     ]
 
 
