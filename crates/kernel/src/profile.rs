@@ -732,8 +732,8 @@ gates! {
 /// The profiles that lists show, oldest first: name, mainline release, point release. Any other point release is a name, too
 /// ([`crate::release`]).
 pub const PROFILES: &[(&str, Version, u16)] = &[
-    ("4.14-android", (4, 14), 0),
     ("4.14", (4, 14), 0),
+    ("4.14-android", (4, 14), 0),
     ("4.15", (4, 15), 0),
     ("4.16", (4, 16), 0),
     ("4.17", (4, 17), 0),

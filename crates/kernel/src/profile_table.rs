@@ -161,12 +161,11 @@ pub fn differences(before: &KernelProfile, after: &KernelProfile) -> Vec<Differe
     all.filter(|found| found.before_meaning() != meaning(&found.since(found.after, None))).collect()
 }
 
-/// What `kernel` does otherwise than the profile that it comes after, as `gate=value`: a point release after its mainline
-/// release, a mainline release after the one before.
+/// What `kernel` does otherwise than the mainline release before it, as `gate=value`: that of a point release and of Android
+/// is its own.
 pub fn changes(kernel: &str) -> Option<String> {
     let at = PROFILES.iter().position(|(name, ..)| *name == kernel)?;
-    let (_, version, point) = PROFILES[at];
-    let before = PROFILES[..at].iter().rfind(|(_, of, of_point)| (*of == version) == (point > 0) && *of_point == 0);
+    let before = PROFILES[..at].iter().rfind(|(name, _, point)| *point == 0 && !name.ends_with("-android"));
     let Some((before, ..)) = before else { return Some(String::from("the oldest")) };
     let found = differences(&KernelProfile::named(before)?, &KernelProfile::named(kernel)?);
     let words: Vec<String> = found.iter().map(|found| format!("{}={}", found.gate.name, found.after.name)).collect();
@@ -282,6 +281,20 @@ mod tests {
             }
         }
         assert!(read > 60, "{read}");
+    }
+
+    /// One release is the oldest; Android's branch and point releases stand beside the mainline release that they are of.
+    #[test]
+    fn only_the_first_release_is_the_oldest() {
+        let oldest: Vec<&str> = PROFILES
+            .iter()
+            .map(|&(name, ..)| name)
+            .filter(|name| changes(name).as_deref() == Some("the oldest"))
+            .collect();
+        assert_eq!(oldest, ["4.14"]);
+        assert!(changes("4.14-android").is_some_and(|text| text.contains("eas=groups")));
+        assert!(changes("4.15").is_some_and(|text| text == "arm_invariance=present"));
+        assert!(changes("6.6.103").is_some_and(|text| !text.starts_with("as ")));
     }
 
     /// The kernels whose code computed the vectors have the values that the vectors prove.
