@@ -2,6 +2,7 @@
 
 import json
 import re
+import tarfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -522,3 +523,65 @@ def test_fmax_has_schedutil_under_a_driver_that_it_runs_under(driver: str, tmp_p
     assert "asks for more" not in answered("fmax", path).stdout
     alone = json.loads(answered("fmax", path, "--format", "json").stdout)
     assert alone["tipping"] == [] and alone["tipping_driver"] is None
+
+
+def _xeon_tree(folder: Path, model_name: str, pstate: dict[str, int]) -> Path:
+    """Write what a Haswell server shows without root: no registers, and no `base_frequency`, which is of HWP."""
+    cpu = folder / "sys/devices/system/cpu"
+    for number in range(4):
+        policy = cpu / f"cpufreq/policy{number}"
+        policy.mkdir(parents=True)
+        files = {"related_cpus": number, "cpuinfo_min_freq": 1200000, "cpuinfo_max_freq": 3600000}
+        for name, value in {**files, "scaling_driver": "intel_cpufreq", "scaling_governor": "schedutil"}.items():
+            (policy / name).write_text(f"{value}\n")
+    (cpu / "online").write_text("0-3\n")
+    (cpu / "intel_pstate").mkdir()
+    for name, value in {"no_turbo": 0, **pstate}.items():
+        (cpu / f"intel_pstate/{name}").write_text(f"{value}\n")
+    (folder / "proc").mkdir()
+    block = f"vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 63\nmodel name\t: {model_name}\nflags\t\t: aperfmperf\n"
+    (folder / "proc/cpuinfo").write_text("".join(f"processor\t: {number}\n{block}\n" for number in range(4)))
+    return folder
+
+
+def test_a_copied_tree_without_registers_does_not_take_turbo_for_the_base_clock(tmp_path: Path) -> None:
+    """3600 MHz were the base clock of a part of 2.6 GHz: ratio 1024.  Method: intel_pstate's own share of turbo.
+
+    15 of 25 levels are no turbo: 100 - 59 = 41 %, and 1200 + 14 * 100 = 2600.
+    """
+    name = "Intel(R) Xeon(R) CPU E5-2697 v3"
+    levels = {"turbo_pct": 41, "num_pstates": 25}
+    for folder, model_name, pstate in (("levels", name, levels), ("named", f"{name} @ 2.60GHz", {})):
+        tree = _xeon_tree(tmp_path / folder, model_name, pstate)
+        facts = json.loads(answered("fmax", tree, "--format", "json").stdout)
+        newest = facts["kernels"][-1]
+        assert (facts["base_khz"], newest["ratio"]) == (2_600_000, 3600 * 1024 // 2600)
+        # How four cores turbo is in the registers only.
+        assert "upper bound" in newest["why"]
+    tree = _xeon_tree(tmp_path / "neither", name, {})
+    facts = json.loads(answered("fmax", tree, "--format", "json").stdout)
+    assert facts["kernels"] == [] and facts["warnings"] == ["the base frequency is missing, so there is no ratio"]
+    assert "the base frequency (base_khz" in str(_opplab.import_machine(str(tree))[1:])
+
+
+def test_the_base_clock_by_the_share_of_turbo_is_that_of_the_registers() -> None:
+    """Of twelve processors from Ivy Bridge to Granite Rapids."""
+    checked = 0
+    for path in sorted(shared("data/pepc").glob("*.tar.xz")):
+        with tarfile.open(path) as archive:
+            texts = [
+                archive.extractfile(member).read().decode(errors="replace")  # type: ignore[union-attr]
+                for member in archive.getmembers()
+                if member.name.endswith("sys/inlinefiles.txt")
+            ]
+        lines = (line.split("|", 2) for text in texts for line in text.splitlines() if line.count("|") >= 2)
+        files = {name.removeprefix("/sys/devices/system/cpu/"): value for _, name, value in lines}
+        if "intel_pstate/turbo_pct" not in files:
+            continue
+        total, share = (int(files[f"intel_pstate/{name}"]) for name in ("num_pstates", "turbo_pct"))
+        lowest = int(files["cpufreq/policy0/cpuinfo_min_freq"])
+        base = json.loads(answered("fmax", path, "--format", "json").stdout)["base_khz"]
+        guaranteed = int(files.get("cpufreq/policy0/base_frequency", base))
+        assert 100 - (((guaranteed - lowest) // 100_000 + 1) * 256 // total * 100 >> 8) == share, path.name
+        checked += 1
+    assert checked >= 12

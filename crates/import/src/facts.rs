@@ -221,6 +221,8 @@ pub struct Facts {
     pub pstate_status: Option<String>,
     /// `intel_pstate/no_turbo`.
     pub no_turbo: Option<bool>,
+    /// `intel_pstate/turbo_pct` and `intel_pstate/num_pstates`.
+    pub turbo_pct: Option<(u32, u32)>,
     /// `intel_pstate/hwp_dynamic_boost`.
     pub hwp_dynamic_boost: Option<bool>,
     /// `cpufreq/boost`.
@@ -263,6 +265,7 @@ impl Facts {
             policies: BTreeMap::new(),
             pstate_status: None,
             no_turbo: None,
+            turbo_pct: None,
             hwp_dynamic_boost: None,
             boost: None,
             rate_limit_us: None,

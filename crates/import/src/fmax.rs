@@ -94,6 +94,9 @@ impl FmaxInput {
         let ratio = facts.msr(msr::PLATFORM_INFO).map_or(0, |info| ((info >> 8) & 0xff) as u32);
         if ratio != 0 {
             input.sources.base_khz = ratio * 100_000;
+        } else if input.platform() == Platform::Intel && imported.machine.clusters[0].base_khz == 0 {
+            // The machine's highest frequency may be turbo.
+            input.sources.base_khz = 0;
         }
         input.msrs = facts.msr(msr::TURBO_RATIO_LIMIT).or(facts.msr(msr::PLATFORM_INFO)).map(|_| facts.intel_msrs());
         input.cppc = facts.cpus.values().filter_map(|cpu| cpu.cppc.map(|cppc| cppc.caps)).collect();
@@ -393,9 +396,7 @@ fn candidates(report: &mut FmaxReport, published: Option<(&str, &[TurboBin])>) {
             FreqMax::TurboAllCores => input.sources.n_cores,
             _ => 1,
         };
-        if cores > last {
-            source.push_str(&format!("; known only up to {last}, so an upper bound"));
-        }
+        source.push_str(&upper_bound(last, cores));
         source.push_str(&whose);
         push(report, &name, khz, ratio, source);
     }
@@ -522,6 +523,11 @@ fn candidate_of(report: &FmaxReport, ratio: Option<u64>, named: &str) -> Option<
     first.or_else(|| report.candidates.iter().find(|c| Some(c.ratio) == ratio)).map(|c| c.name.clone())
 }
 
+/// What a turbo frequency of some cores is where the bins are known up to fewer, in words.
+fn upper_bound(known: u32, cores: u32) -> String {
+    if cores > known { format!("; known only up to {known}, so an upper bound") } else { String::new() }
+}
+
 /// From what a kernel has its f_max, in words.
 fn why_of(input: &FmaxInput, profile: &KernelProfile, rule: FreqMaxRule) -> String {
     let base_khz = input.sources.base_khz;
@@ -536,12 +542,17 @@ fn why_of(input: &FmaxInput, profile: &KernelProfile, rule: FreqMaxRule) -> Stri
         FreqMaxRule::Levels(_) if input.turbo.is_empty() => {
             "no turbo frequency is known, so the base frequency".to_owned()
         }
-        FreqMaxRule::Levels(level) => format!(
-            "{} of the turbo bins, as the registers are not known: {} MHz / base {} MHz",
-            level.name(),
-            level.freq_khz(&input.sources.levels()) / 1000,
-            base_khz / 1000
-        ),
+        FreqMaxRule::Levels(level) => {
+            let known = input.turbo.last().map_or(0, |bin| bin.active_cores);
+            let needed = if level == FreqMax::Turbo4Cores { 4.min(input.sources.n_cores.max(1)) } else { 1 };
+            format!(
+                "{} of the turbo bins, as the registers are not known: {} MHz / base {} MHz{}",
+                level.name(),
+                level.freq_khz(&input.sources.levels()) / 1000,
+                base_khz / 1000,
+                upper_bound(known, needed)
+            )
+        }
         FreqMaxRule::Registers => match &input.msrs {
             Some(msrs) => why_registers(input, msrs),
             None => "turbo_freq_ratio of the machine file, formed of the registers".to_owned(),

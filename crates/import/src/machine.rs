@@ -506,7 +506,8 @@ impl Maker<'_> {
         (epp != 0 && by_kernel != Some(epp)).then_some(epp)
     }
 
-    /// The highest frequency without turbo: by cpufreq, the registers, CPPC or the table, in this order.
+    /// The highest frequency without turbo: by cpufreq, the registers, the table, intel_pstate's share of turbo, CPPC or the processor's
+    /// name, in this order; 0 where none has it.
     fn base_khz(&mut self, cpu: u32, policy: Option<&PolicyFacts>, cppc: Option<CppcCaps>) -> u32 {
         if let Some(khz) = policy.and_then(|policy| policy.base_khz) {
             self.mark("cluster.base_khz", "base_khz");
@@ -521,13 +522,25 @@ impl Maker<'_> {
             self.mark("cluster.base_khz", "opps");
             return p0;
         }
-        match cppc {
-            Some(caps) if caps.nominal_freq_mhz != 0 => {
-                self.mark("cluster.base_khz", "cppc");
-                caps.nominal_freq_mhz.saturating_mul(1000)
-            }
-            _ => 0,
+        let pstate = policy.filter(|policy| policy.driver.as_deref().is_some_and(|name| name.starts_with("intel_")));
+        let min_khz = pstate.and_then(|policy| policy.min_khz);
+        if let Some(khz) = min_khz.zip(self.facts.turbo_pct).and_then(|(min, pct)| base_of_turbo_pct(min, pct)) {
+            self.mark("cluster.base_khz", "turbo_pct");
+            return khz;
         }
+        if let Some(caps) = cppc.filter(|caps| caps.nominal_freq_mhz != 0) {
+            self.mark("cluster.base_khz", "cppc");
+            return caps.nominal_freq_mhz.saturating_mul(1000);
+        }
+        let named = self.facts.processor.as_ref().and_then(|processor| named_khz(&processor.model_name));
+        if let Some(khz) = named.filter(|_| pstate.is_some()) {
+            self.default("cluster.base_khz", "model-name: the frequency in the processor's name");
+            return khz;
+        }
+        if pstate.is_some() {
+            self.missing("the base frequency (base_khz; f_max and the frequency scale count from it)");
+        }
+        0
     }
 
     /// The clock at which TSC and MPERF count (MSR_PLATFORM_INFO, bits 15:8), in kHz; 0 where it is not known.
@@ -880,4 +893,20 @@ fn file_name(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
     let name: String = name.chars().map(plain).collect();
     if name.is_empty() { "machine".to_owned() } else { name }
+}
+
+/// The highest frequency without turbo, in kHz, of which intel_pstate's `turbo_pct` tells: what is no turbo of `num_pstates` levels of
+/// 100 MHz from the lowest on. `None` where several levels have that share (intel_pstate.c:show_turbo_pct(), v6.12).
+fn base_of_turbo_pct(min_khz: u32, (turbo_pct, num_pstates): (u32, u32)) -> Option<u32> {
+    let share = |levels: u64| 100 - ((((levels << 8) / u64::from(num_pstates)) * 100) >> 8);
+    let mut found = (1..=u64::from(num_pstates.min(255))).filter(|&levels| share(levels) == u64::from(turbo_pct));
+    let levels = found.next().filter(|_| found.next().is_none())?;
+    min_khz.checked_add(u32::try_from(levels - 1).ok()?.checked_mul(100_000)?)
+}
+
+/// The frequency in an Intel processor's name, in kHz: `... @ 2.60GHz`.
+fn named_khz(model_name: &str) -> Option<u32> {
+    let (_, clock) = model_name.rsplit_once('@')?;
+    let ghz: f64 = clock.trim().strip_suffix("GHz")?.trim().parse().ok()?;
+    (0.1..=10.0).contains(&ghz).then(|| (ghz * 1e3).round() as u32 * 1000)
 }

@@ -285,6 +285,13 @@ fn globals(tree: &SysTree, facts: &mut Facts) -> Result<(), ImportError> {
     }
     facts.no_turbo = flag(format!("{CPU}/intel_pstate/no_turbo"))?;
     facts.hwp_dynamic_boost = flag(format!("{CPU}/intel_pstate/hwp_dynamic_boost"))?;
+    let count = |name: &str| -> Result<Option<u32>, ImportError> {
+        Ok(tree.number(&format!("{CPU}/intel_pstate/{name}"))?.and_then(|value| u32::try_from(value).ok()))
+    };
+    facts.turbo_pct = count("turbo_pct")?.zip(count("num_pstates")?);
+    if facts.turbo_pct.is_some() {
+        facts.tell("turbo_pct", format!("{CPU}/intel_pstate/turbo_pct"));
+    }
     facts.boost = flag(format!("{CPU}/cpufreq/boost"))?;
     for key in ["isolated", "nohz_full"] {
         // The kernel's file has `(null)` where nothing was asked for.
