@@ -11,7 +11,7 @@ use std::path::Path;
 use opplab_import::SYSFS;
 use opplab_kernel::cpufreq::governor::Worker;
 use opplab_kernel::cpufreq::governors::GovernorId;
-use opplab_kernel::profile::Uclamp;
+use opplab_kernel::profile::{KernelProfile, Uclamp};
 use opplab_kernel::unit::tick_nsec;
 use opplab_model::event::TaskIdx;
 use opplab_model::experiment::capacities;
@@ -196,8 +196,9 @@ pub struct Comparison {
 
 /// Why an open loop is refused.
 const OPEN_KEEPS: &str = "an open loop keeps where tasks ran, what their utilisation is measured against, which clamps the recorded \
-     kernel knew, and the kworkers of a recorded governor that samples: another energy model or f_max, a kernel that brings clamps, \
-     or another governor than a recorded ondemand or conservative that follows the load, needs --mode closed";
+     kernel knew and when they began to count, and the kworkers of a recorded governor that samples: another energy model or f_max, a \
+     kernel that brings clamps or counts them at another time (gate uclamp_inc), or another governor than a recorded ondemand or \
+     conservative that follows the load, needs --mode closed";
 
 /// Runs of a closed loop, which count by their mean.
 pub const RUNS: u64 = 15;
@@ -580,7 +581,7 @@ impl Replay {
     }
 
     /// Whether an open loop can answer `change`: it keeps where tasks ran, and what their recorded utilisation is measured against.
-    /// A kernel without clamps records none. It also keeps the kworkers of a governor that samples. They wait for tasks, which counts as load, and their times are its own.
+    /// A kernel without clamps records none, and one with clamps as they counted. It also keeps the kworkers of a governor that samples. They wait for tasks, which counts as load, and their times are its own.
     pub(crate) fn open_answers(&self, change: &Change) -> bool {
         let recorded = &self.setup.policy;
         let changed = change.apply(recorded);
@@ -588,9 +589,10 @@ impl Replay {
         let by = |of: &Policy, worker: Worker| of.governor_id().is_ok_and(|governor| governor.worker == worker);
         let same_calls =
             recorded.governor == changed.governor || !by(recorded, Worker::Kworker) || by(&changed, Worker::Nobody);
-        let clamps = |of: &Policy| of.profile().is_ok_and(|profile| profile.uclamp == Uclamp::Present);
-        let asks = |task: &TaskSpec| task.ops.iter().any(|op| matches!(op, Op::SetUclamp { .. }));
-        let same_clamps = clamps(recorded) || !clamps(&changed) || !self.workload.tasks.iter().any(asks);
+        let (Ok(then), Ok(now)) = (recorded.profile(), changed.profile()) else { return false };
+        let counts = |profile: &KernelProfile| (profile.uclamp == Uclamp::Present).then_some(profile.uclamp_inc);
+        let same_clamps =
+            counts(&now).is_none() || counts(&then) == counts(&now) || !self.workload.tasks.iter().any(is_clamped);
         kept(&changed) == kept(recorded) && same_calls && same_clamps
     }
 
@@ -790,6 +792,13 @@ pub fn some_of(names: &[impl AsRef<str>]) -> String {
 
 /// Births no further than this from where they were recorded count as on time, ns.
 const BIRTH_NS: u64 = 1_000_000;
+
+/// Whether a kernel with clamps applies some to a task: it asks for them, or is a real-time task, which has a lower one of 1024 by default
+/// (core.c:uclamp_update_util_min_rt_default(), v6.12).
+fn is_clamped(task: &TaskSpec) -> bool {
+    let asks = task.ops.iter().any(|op| matches!(op, Op::SetUclamp { .. }));
+    asks || matches!(task.policy, SchedPolicy::Fifo { .. } | SchedPolicy::RoundRobin { .. })
+}
 
 /// The machine of run `nth`: 0, 1, -1, 2, -2 times [`COSTS_PERCENT`] more than its own costs.
 fn vary_costs(machine: &mut Machine, nth: u64) {
