@@ -539,7 +539,14 @@ def _xeon_tree(folder: Path, model_name: str, pstate: dict[str, int]) -> Path:
     for name, value in {"no_turbo": 0, **pstate}.items():
         (cpu / f"intel_pstate/{name}").write_text(f"{value}\n")
     (folder / "proc").mkdir()
-    block = f"vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 63\nmodel name\t: {model_name}\nflags\t\t: aperfmperf\n"
+    processor = {
+        "vendor_id": "GenuineIntel",
+        "cpu family": 6,
+        "model": 63,
+        "model name": model_name,
+        "flags": "aperfmperf",
+    }
+    block = "".join(f"{key}\t: {value}\n" for key, value in processor.items())
     (folder / "proc/cpuinfo").write_text("".join(f"processor\t: {number}\n{block}\n" for number in range(4)))
     return folder
 

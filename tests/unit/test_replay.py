@@ -687,7 +687,9 @@ def test_another_kernel_brings_or_takes_its_server_of_fair_tasks(then: str, now:
     for kernel, run in runs.items():
         run.to_trace(tmp_path / f"{kernel}.dat")
         words = ("replay", tmp_path / f"{kernel}.dat", "-m", "sm8250", "--mode", "open", "--kernel", now)
-        rows = json.loads(answered(*words, "--format", "json").stdout)["metrics"]
+        answer = json.loads(answered(*words, "--format", "json").stdout)
+        assert any(f"what Linux {now} decides otherwise" in one for one in answer["notes"]) is (kernel == then)
+        rows = answer["metrics"]
         of = "changed" if kernel == then else "recorded"
         khz[kernel] = {row["metric"]: row[of] for row in rows if row["metric"].endswith("mean frequency")}
     assert len(khz[now]) == 3

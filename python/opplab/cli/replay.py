@@ -395,7 +395,11 @@ def command(
         wanted: Changed = (*keys, list(tunables_of.items()))  # type: ignore[assignment]
         text = _opplab.replay_trace(str(trace), on, mode, *wanted, recorded)
         loaded = json.loads(text)
-        told = [*_moved(loaded, ran_on), *_late(loaded, trace, on, wanted, recorded)]
+        told = [
+            *_moved(loaded, ran_on),
+            *_late(loaded, trace, on, wanted, recorded),
+            *_placed(loaded, change.get("kernel")),
+        ]
         found = with_intervals(loaded)
         found["notes"] += [*said, *told, *left_out]
         found["notes"] += [refusal(asked, kept)] if kept else []
@@ -410,6 +414,16 @@ def command(
             [{**({"variant": label} if vs else {}), **row} for label, found in made for row in _rows(found)],
             output_format,
         )
+
+
+def _placed(loaded: dict[str, Any], kernel: str | None) -> list[str]:
+    """Name what of another kernel an open loop does not have."""
+    if loaded["mode"] == "closed" or kernel in (None, loaded["kernel"]):
+        return []
+    return [
+        f"an open loop keeps where tasks ran and how CPUs slept: what Linux {kernel} decides otherwise there is in "
+        "--mode closed only"
+    ]
 
 
 def _kept(case: _opplab.Case, change: dict[str, Any]) -> str:
