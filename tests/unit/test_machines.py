@@ -295,6 +295,16 @@ def test_engine_and_fmax_measure_a_small_core_against_one_f_max(
     assert float(utils.mean()) == pytest.approx(by_hand, rel=0.04)
 
 
+def test_a_scale_at_an_unknown_turbo_clock_is_unknown() -> None:
+    """Beside "turbo MHz: unknown" stood the scale at the base clock as that of turbo."""
+    facts = json.loads(answered("fmax", "epyc-7502-2s", "--format", "json").stdout)
+    assert facts["turbo"] == [] and [item.get("scale_at_turbo") for item in facts["candidates"]] == [None] * 3
+    assert {
+        item["scale_at_turbo"]
+        for item in json.loads(answered("fmax", "juno-r2", "--format", "json").stdout)["candidates"]
+    } == {1024}
+
+
 def test_f_max_of_amd_by_cppc_acts_without_turbo_bins() -> None:
     """By hand: 20 ms at the base frequency from rest, on a clock that is slowed down by f_max."""
     work = Workload.periodic(1, run_us=20_000, period_us=300_000)

@@ -233,8 +233,8 @@ pub struct Candidate {
     pub source: String,
     /// Frequency scale (1024 = f_max) of a CPU that is busy at the base frequency.
     pub scale_at_base: u64,
-    /// The same at the highest turbo frequency.
-    pub scale_at_turbo: u64,
+    /// The same at the highest turbo frequency; `None` where no turbo frequency of an x86 machine is known.
+    pub scale_at_turbo: Option<u64>,
 }
 
 /// What one kernel takes.
@@ -307,7 +307,8 @@ pub fn fmax(input: &FmaxInput, published: Option<(&str, &[TurboBin])>) -> FmaxRe
 fn push(report: &mut FmaxReport, name: &str, khz: u32, ratio: u64, source: String) {
     let input = &report.input;
     let base = u64::from(input.sources.base_khz);
-    let turbo_khz = input.turbo.iter().map(|bin| bin.khz).max().unwrap_or(0).max(input.sources.base_khz);
+    let own = (input.platform() == Platform::Arm).then_some(input.sources.base_khz);
+    let turbo_khz = input.turbo.iter().map(|bin| bin.khz.max(input.sources.base_khz)).max().or(own);
     let scale = |khz: u32| scale_freq_tick(u64::from(khz), base, ratio).unwrap_or(1024);
     report.candidates.push(Candidate {
         name: name.to_owned(),
@@ -315,7 +316,7 @@ fn push(report: &mut FmaxReport, name: &str, khz: u32, ratio: u64, source: Strin
         ratio,
         source,
         scale_at_base: scale(input.sources.base_khz),
-        scale_at_turbo: scale(turbo_khz),
+        scale_at_turbo: turbo_khz.map(scale),
     });
 }
 
@@ -349,7 +350,7 @@ fn candidates(report: &mut FmaxReport, published: Option<(&str, &[TurboBin])>) {
                 ratio: 1024,
                 source: "its policy's highest frequency".to_owned(),
                 scale_at_base: 1024,
-                scale_at_turbo: 1024,
+                scale_at_turbo: Some(1024),
             });
         }
     }

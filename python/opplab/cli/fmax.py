@@ -77,7 +77,7 @@ def _text(facts: dict[str, Any], width: int | None) -> str:
             "MHz": _khz_in_mhz(item["khz"]),
             "ratio": item["ratio"],
             "scale at base": item["scale_at_base"],
-            "at turbo": item["scale_at_turbo"],
+            "at turbo": item.get("scale_at_turbo"),
             "source": item["source"],
         }
         for item in facts["candidates"]
