@@ -181,6 +181,9 @@ def test_whole_numbers_of_the_kernels_text_are_no_ns(tmp_path: Path) -> None:
         done = called("trace", "signals", path)
         said = "its clock counter, uptime or x86-tsc counts events, ticks or cycles" in done.stderr
         assert (done.exit_code, said) == (int(word), word), times
+        # A copy has points in its times, and names the clock.
+        called("trace", "export", path, "-o", tmp_path / f"{word}.txt")
+        assert called("trace", "info", tmp_path / f"{word}.txt").exit_code == int(word)
 
 
 @pytest.mark.parametrize(("clock", "unit"), [("x86-tsc", "cycles of a counter"), ("counter", "events"), ("mono", "")])
