@@ -655,6 +655,8 @@ struct Pass<'p, 'a> {
     text: Vec<u8>,
     /// CPU of each event's id.
     cpu_of_id: HashMap<u64, u32>,
+    /// Whether events count on single tasks, and not on whole CPUs.
+    of_tasks: bool,
     /// Events that `perf record` found at its end to be lost, by CPU if that is known. Those of LOST records are among them
     /// (tools/perf/builtin-record.c:record__read_lost_samples(), v6.1).
     lost_in_all: BTreeMap<Option<u32>, u64>,
@@ -671,6 +673,7 @@ impl Pass<'_, '_> {
     fn read_id_index(&mut self, body: &[u8]) {
         for entry in body.get(8..).unwrap_or_default().chunks_exact(32) {
             let word = |at| u64_at(entry, at, self.perf.big_endian);
+            self.of_tasks |= word(24).is_some_and(|tid| tid != u64::MAX);
             if let (Some(id), Some(Ok(cpu))) = (word(0), word(16).map(u32::try_from)) {
                 self.cpu_of_id.insert(id, cpu);
             }
@@ -929,6 +932,7 @@ impl Reader for PerfData<'_> {
             outcome,
             text: Vec::new(),
             cpu_of_id: HashMap::new(),
+            of_tasks: false,
             lost_in_all: BTreeMap::new(),
         };
         let records = &data[..end];
@@ -948,6 +952,11 @@ impl Reader for PerfData<'_> {
         }
         pass.deliver(u64::MAX);
         pass.lose_at_end();
+        if pass.of_tasks && pass.perf.events.schemas.iter().any(|schema| schema.name == "sched_switch") {
+            // An event of a task counts while that task runs, and a switch is its last.
+            let what = "it is of single tasks (perf record without -a): no sched_switch shows when they begin to run";
+            pass.problem(Error::Unsupported { what: what.into() });
+        }
         let Pass { rounds, mut outcome, .. } = pass;
         for (count, what) in [
             (rounds.late, "samples came after newer ones of a later round; they are left out"),
