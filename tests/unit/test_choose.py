@@ -95,15 +95,22 @@ def test_misses_that_are_a_goal_are_stated_once(choice: opplab.Choice) -> None:
         parts = {"missed_activations": replace(missed, value=percent), LATER: replace(missed, value=later)}
         return replace(option, parts={**option.parts, **parts}, meets=1.0)
 
+    def lines(goals: list[str], first: Option) -> list[str]:
+        options = [first, late(choice.options[1], 1.6, 1.6)]
+        found = replace(choice, options=options, goals=goals).findings()
+        return [line for line in found if line.startswith(("Its missed is", "It misses"))]
+
     def told(goals: list[str], later: float) -> list[str]:
-        options = [late(choice.options[0], 4.7, later), late(choice.options[1], 1.6, 1.6)]
-        lines = replace(choice, options=options, goals=goals).findings()
-        return [line[:10] for line in lines if line.startswith(("Its missed is", "It misses"))]
+        return [line[:10] for line in lines(goals, late(choice.options[0], 4.7, later))]
 
     energy = choice.goals[0]
     assert told([energy], 4.7) == ["It misses "]
     assert told([energy, "missed_activations"], 4.7) == ["Its missed"]
     assert told([energy, "missed_activations"], 3.0) == ["Its missed", "It misses "]
+    # All of them are late, those of the first 0.2 s of 2 s, too: no 90 % of those after the start.
+    (every,) = lines([energy], late(choice.options[0], 100.0, 90.0))
+    second = choice.options[1].label
+    assert every == f"It misses 90 % of its activations, {second} 1.6 % (misses of the first 0.2 s not counted)."
 
 
 def test_what_few_draws_leave_open_is_unknown_and_not_nothing(choice: opplab.Choice) -> None:
@@ -1311,7 +1318,8 @@ def test_a_recommended_setting_that_misses_more_than_another_is_named_as_that() 
     late = {option.label: option.parts["missed_later"].value for option in found.options}
     assert late["powersave"] > 50 and late["performance"] == 0
     (words,) = [line for line in found.findings() if line.startswith("It misses")]
-    assert f"{late['powersave']:.3g} % of its activations" in words and words.endswith("performance 0 %.")
+    ends = "performance 0 % (misses of the first 0.2 s not counted)."
+    assert f"{late['powersave']:.3g} % of its activations" in words and words.endswith(ends)
     first = opplab.choose("juno-r2", load, governors=["performance", "powersave"], **asked)
     assert not any("It misses" in line for line in first.findings())
 
@@ -1446,7 +1454,8 @@ def test_a_constraint_that_tests_nothing_after_the_start_is_named() -> None:
     load = opplab.Workload.periodic(8, run_us=2000, period_us=16000)
     text = str(opplab.choose("juno-r2", load, constraints=["missed <= 0"], **asked))
     line = (
-        "The constraint missed <= 0 tests nothing here: missed_activations is 0 % after the start under every setting."
+        "The constraint missed <= 0 tests nothing here: missed_activations is 0 % "
+        "(misses of the first 0.2 s not counted) under every setting."
     )
     assert line in " ".join(text.split())
 

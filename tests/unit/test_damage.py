@@ -172,6 +172,20 @@ def test_answers_that_do_not_follow_control_groups_say_so(whole: dict[str, Path]
         )
 
 
+def test_whole_numbers_of_the_kernels_text_are_no_ns(tmp_path: Path) -> None:
+    """The kernel's own text does not name its clock: 0.25 s by `counter` took "0.000000207 s", without a word."""
+    switch = "sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=R ==> next_comm=b next_pid=8 next_prio=120"
+    path = tmp_path / "trace.txt"
+    for times, word in ((("3", "210"), True), (("3206457610723", "3206457627797"), True), (("0.000003", "1.5"), False)):
+        path.write_text("".join(f"   a-7     [001] d..2. {time}: {switch}\n" for time in times))
+        done = called("trace", "signals", path)
+        said = "its clock counter, uptime or x86-tsc counts events, ticks or cycles" in done.stderr
+        assert (done.exit_code, said) == (int(word), word), times
+        # A copy has points in its times, and names the clock.
+        called("trace", "export", path, "-o", tmp_path / f"{word}.txt")
+        assert called("trace", "info", tmp_path / f"{word}.txt").exit_code == int(word)
+
+
 @pytest.mark.parametrize(("clock", "unit"), [("x86-tsc", "cycles of a counter"), ("counter", "events"), ("mono", "")])
 def test_clocks_that_count_no_ns_are_named(tmp_path: Path, clock: str, unit: str) -> None:
     """A recording of 0.5 s by the clock of a processor took "1.35 s", without a word."""

@@ -1134,3 +1134,18 @@ def test_distances_of_many_policies_are_the_most_of_them() -> None:
     assert many.startswith("frequency residency within 100.0 points (the most of 104 policies), energy within 61.2 %")
     few = check_text({**check, "freq_distance": [1_000, 2_000]})
     assert few.startswith("frequency residency within 1.0, 2.0 points, energy")
+
+
+def test_a_trace_of_one_moment_is_refused(tmp_path: Path) -> None:
+    """It was replayed as 0 tasks: "energy within 0.0 %, ...: NOT near"; `explain` named a line of its own case."""
+    path = tmp_path / "trace.txt"
+    path.write_text(
+        "  a-7 [000] d..2. 100.0: cpu_idle: state=4294967295 cpu_id=0\n"
+        "  a-7 [000] d..2. 100.0: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=b"
+        " next_pid=8 next_prio=120\n"
+    )
+    for words in (["replay", path, "--governor", "performance"], ["explain", path, "--why-slow"]):
+        done = called(*words, "-m", "juno-r2")
+        assert "all its events have one time" in str(done.exception)
+    idle = called("trace", "idle", path, "-m", "juno-r2")
+    assert "no `cpu_idle` event enters a state" in str(idle.exception)

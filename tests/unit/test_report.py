@@ -417,3 +417,24 @@ def test_long_runs_are_not_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     page = (tmp_path / "busy" / "report.html").read_text()
     assert "tasks on CPUs" in page
     assert page.count(" us from ") <= 2 * 6
+
+
+def test_where_nothing_is_due_nothing_is_missed() -> None:
+    """A report of hackbench had "Missed activations: none.", and its table "mean of 1 iterations"."""
+    from opplab.results import frame
+    from opplab.summary.page import findings
+
+    def results(activations: float, iterations: int) -> pl.DataFrame:
+        names = [("energy", "J", 2.0), ("activations", "1", activations), ("missed_activations", "%", 0.0)]
+        runs = [(name, unit, dict.fromkeys(("a", "b"), [value] * iterations)) for name, unit, value in names]
+        many = [_rows(name, unit, "lower", "n=1", values) for name, unit, values in runs]
+        return frame([row for rows in many for row in rows])
+
+    for activations, missed in ((0.0, None), (5.0, 0.0)):
+        (block,) = pairs.pair_blocks(results(activations, 2), [("a", "b")])
+        (line,) = block.lines
+        assert (line.base_missed, line.variant_missed) == (missed, missed)
+        assert ("Missed activations: none." in findings([block])) == (missed is not None)
+    made = opplab.Experiment.load("juno-hackbench")
+    for iterations, words in ((1, "one iteration; changes"), (2, "mean of 2 iterations; changes")):
+        assert publish.legend(made, results(0.0, iterations), measured=True).startswith(words)

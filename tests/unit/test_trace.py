@@ -578,3 +578,20 @@ def test_a_trace_of_fewer_cpus_than_its_machine_is_noted(tmp_path: Path, ending:
         trace.signals(opplab.Machine.load(name))
         words = r"of (6 CPUs|CPUs up to 5), machine pixel6 has 8"
         assert any(re.search(words, note) for note in trace.notes) == noted
+
+
+def test_events_of_any_kind_begin_and_end_running(tmp_path: Path) -> None:
+    """What ran around the only two switches counted as nothing, where other events showed 1 s of it."""
+    a, b = "{0}_comm=a {0}_pid=7 {0}_prio=120", "{0}_comm=b {0}_pid=8 {0}_prio=120"
+    lines = [
+        "a-7 [000] d..2. 100.000000: sys_enter: NR 1 (1, 2, 3)",
+        f"a-7 [000] d..2. 100.500000: sched_switch: {a.format('prev')} prev_state=R ==> {b.format('next')}",
+        f"b-8 [000] d..2. 100.600000: sched_switch: {b.format('prev')} prev_state=R ==> {a.format('next')}",
+        "a-7 [000] d..2. 101.100000: sys_enter: NR 1 (1, 2, 3)",
+    ]
+    path = tmp_path / "trace.txt"
+    path.write_text("\n".join(lines) + "\n")
+    trace = opplab.read_trace(path)
+    for signals in (trace.signals(), trace.signals(opplab.Machine.load("juno-r2"))):
+        running = signals.task_summary().select("pid", "running_ns")
+        assert dict(running.iter_rows()) == {7: 1_000_000_000, 8: 100_000_000}

@@ -113,6 +113,31 @@ def test_events_of_perf(options: list[str], tmp_path: Path) -> None:
     assert read.problems == []
 
 
+def test_switches_of_single_tasks_are_damage(tmp_path: Path) -> None:
+    """Whoever was next counted as running up to the next switch of the recorded task: rustc for 44 of 51 ms."""
+    needed("perf")
+    for words, single in (([], True), (["-a"], False)):
+        path = tmp_path / f"{single}.data"
+        command = [
+            "perf",
+            "record",
+            "-q",
+            *words,
+            "-o",
+            path,
+            "-e",
+            "sched:sched_switch",
+            "sh",
+            "-c",
+            "sleep 0.1; true",
+        ]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            pytest.skip("perf may not record scheduling events here")
+        trace = opplab.read_trace(path)
+        assert trace.info["events"]["sched_switch"] > 0
+        assert ["it is of single tasks (perf record without -a)" in one for one in trace.problems] == [True] * single
+
+
 def test_events_of_perfetto(tmp_path: Path) -> None:
     """By Google's messages, where they are installed."""
     pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")

@@ -16,7 +16,7 @@ use opplab_signals::pelt::{ROUNDING, Sample, Samples};
 use opplab_signals::residency::Residency;
 use opplab_signals::summary::{Deadlines, Latencies, LatencySummary, Utils, deadlines, past_deadline};
 use opplab_signals::with_half_life;
-use opplab_trace::{Event, RecordingFiles};
+use opplab_trace::{Event, ReadOptions, RecordingFiles};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -144,9 +144,8 @@ fn rebuilt<'m, H: HalfLife>(
         between: SampleColumns::default(),
         groups: GroupFinder::default(),
     };
-    let options = all.pass.read_options();
     let (names, mut threads) = (events(), Threads::default());
-    let outcome = files.trace.stream(&options, &mut decoded_threads(&names, &mut all, &mut threads))?;
+    let outcome = files.trace.stream(&ReadOptions::default(), &mut decoded_threads(&names, &mut all, &mut threads))?;
     let All { pass: Pass { pelt, mut residency, activations, meter, latencies }, groups, between, cpus, .. } = all;
     residency.finish();
     let notes = threads.chain.notes(&outcome.missed).into_iter().chain(pelt.groups().words(&groups)).collect();

@@ -675,6 +675,9 @@ impl Events {
         if !events.list.iter().any(|ev| matches!(ev.what, What::Switch { .. })) {
             return Err(fail("it holds no sched_switch, so nobody is seen to run".into()));
         }
+        if events.duration_ns == 0 {
+            return Err(fail("all its events have one time, so nobody is seen to run".into()));
+        }
         Ok(events)
     }
 

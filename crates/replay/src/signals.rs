@@ -69,15 +69,7 @@ pub fn events() -> Vec<&'static str> {
     [EVENTS, &energy::EVENTS].concat()
 }
 
-/// What is read of a trace for its signals. With energy it is all: events of any kind begin and end the trace.
-fn read_options(with_energy: bool) -> ReadOptions {
-    if with_energy {
-        return ReadOptions::default();
-    }
-    ReadOptions { missing_ok: true, ..ReadOptions::only(&events()) }
-}
-
-/// What each pass over a trace for its signals collects.
+/// What each pass over a trace for its signals collects. All of the trace is read: events of any kind begin and end it.
 pub struct Pass<'m, S, H = HalfLife32> {
     /// Load tracking.
     pub pelt: PeltReplay<S, H>,
@@ -112,11 +104,6 @@ impl<'m, S: Samples, H: HalfLife> Pass<'m, S, H> {
             latencies: sums.then(Latencies::default),
         }
     }
-
-    /// What is to be read.
-    pub fn read_options(&self) -> ReadOptions {
-        read_options(self.meter.is_some())
-    }
 }
 
 impl<S: Samples, H: HalfLife> SchedSink for Pass<'_, S, H> {
@@ -124,12 +111,12 @@ impl<S: Samples, H: HalfLife> SchedSink for Pass<'_, S, H> {
         if let Some(meter) = &mut self.meter {
             meter.event(event, what);
         }
+        self.residency.event(event, what);
+        self.activations.event(event, what);
         if *what == SchedEvent::Other {
             return;
         }
         self.pelt.event(event, what);
-        self.residency.event(event, what);
-        self.activations.event(event, what);
         if let Some(latencies) = &mut self.latencies {
             self.residency.waits.drain(..).for_each(|wait| latencies.wait(&wait));
             self.activations.all.drain(..).for_each(|one| latencies.activation(&one));
@@ -179,7 +166,7 @@ impl First {
     /// # Errors
     /// If the trace cannot be read.
     pub fn of(file: &TraceFile) -> Result<Self> {
-        let reader = file.reader(&read_options(false))?;
+        let reader = file.reader(&ReadOptions::default())?;
         let (meta, stoppers) = (reader.meta().clone(), stoppers(reader.tasks()));
         drop(reader);
         let (mut ticks, mut late, mut finder) = (TickFinder::default(), LateFinder::default(), GroupFinder::default());

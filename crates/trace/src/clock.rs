@@ -6,6 +6,10 @@ pub(crate) const TIME_MAX_NS: u64 = i64::MAX as u64;
 /// No two events that follow each other are further apart: a year.
 const STEP_MAX_NS: u64 = 366 * 24 * 3600 * 1_000_000_000;
 
+/// The clock of a text whose times are whole numbers: the kernel prints those that count ns as seconds with a point
+/// (kernel/trace/trace_output.c:trace_print_context(), v6.12).
+pub(crate) const NO_NS: &str = "counter, uptime or x86-tsc";
+
 /// What a trace clock counts, if it is no ns (kernel/trace/trace.c:trace_clocks, arch/x86/include/asm/trace_clock.h and
 /// arch/powerpc/include/asm/trace_clock.h, v6.12).
 pub(crate) fn unit_of(clock: &str) -> Option<&'static str> {
@@ -13,6 +17,7 @@ pub(crate) fn unit_of(clock: &str) -> Option<&'static str> {
         "counter" => Some("events"),
         "uptime" => Some("ticks of the clock"),
         "x86-tsc" | "ppc-tb" => Some("cycles of a counter"),
+        NO_NS => Some("events, ticks or cycles"),
         _ => None,
     }
 }

@@ -37,6 +37,7 @@ mod record {
     pub(super) const HEADER_ATTR: u32 = 64;
     pub(super) const TRACING_DATA: u32 = 66;
     pub(super) const FINISHED_ROUND: u32 = 68;
+    pub(super) const ID_INDEX: u32 = 69;
     pub(super) const AUXTRACE: u32 = 71;
     pub(super) const EVENT_UPDATE: u32 = 78;
     pub(super) const HEADER_FEATURE: u32 = 80;
@@ -606,16 +607,17 @@ impl<'a> PerfData<'a> {
         u64_at(body, at, self.big_endian).and_then(|id| self.by_id.get(&id).copied()).unwrap_or(0)
     }
 
-    /// Whom to call at the end of a record that is no sample: time and CPU.
-    fn trailer(&self, body: &[u8]) -> (u64, u32) {
-        let Some(attr) = self.attrs.first().filter(|attr| attr.id_all) else { return (0, 0) };
+    /// What stands at the end of a record that is no sample: time, CPU and id of its event.
+    fn trailer(&self, body: &[u8]) -> (u64, u32, u64) {
+        let Some(attr) = self.attrs.first().filter(|attr| attr.id_all) else { return (0, 0, 0) };
         let parts = [part::TID, part::TIME, part::ID, part::STREAM_ID, part::CPU, part::IDENTIFIER];
         let there: Vec<u64> = parts.into_iter().filter(|part| attr.sample_type & part != 0).collect();
-        let Some(start) = body.len().checked_sub(8 * there.len()) else { return (0, 0) };
+        let Some(start) = body.len().checked_sub(8 * there.len()) else { return (0, 0, 0) };
         let at = |wanted: u64| there.iter().position(|&part| part == wanted).map(|nth| start + 8 * nth);
         let time = at(part::TIME).and_then(|at| u64_at(body, at, self.big_endian)).unwrap_or(0);
         let cpu = at(part::CPU).and_then(|at| u32_at(body, at, self.big_endian)).unwrap_or(0);
-        (time, cpu)
+        let id = at(part::IDENTIFIER).or_else(|| at(part::ID)).and_then(|at| u64_at(body, at, self.big_endian));
+        (time, cpu, id.unwrap_or(0))
     }
 }
 
@@ -651,12 +653,42 @@ struct Pass<'p, 'a> {
     rounds: Rounds,
     outcome: Outcome,
     text: Vec<u8>,
+    /// CPU of each event's id.
+    cpu_of_id: HashMap<u64, u32>,
+    /// Whether events count on single tasks, and not on whole CPUs.
+    of_tasks: bool,
+    /// Events that `perf record` found at its end to be lost, by CPU if that is known. Those of LOST records are among them
+    /// (tools/perf/builtin-record.c:record__read_lost_samples(), v6.1).
+    lost_in_all: BTreeMap<Option<u32>, u64>,
 }
 
 impl Pass<'_, '_> {
     fn problem(&mut self, error: Error) {
         if self.outcome.problems.len() < MAX_PROBLEMS {
             self.outcome.problems.push(error);
+        }
+    }
+
+    /// Takes ids, indices, CPUs and threads of events (`struct perf_record_id_index`).
+    fn read_id_index(&mut self, body: &[u8]) {
+        for entry in body.get(8..).unwrap_or_default().chunks_exact(32) {
+            let word = |at| u64_at(entry, at, self.perf.big_endian);
+            self.of_tasks |= word(24).is_some_and(|tid| tid != u64::MAX);
+            if let (Some(id), Some(Ok(cpu))) = (word(0), word(16).map(u32::try_from)) {
+                self.cpu_of_id.insert(id, cpu);
+            }
+        }
+    }
+
+    /// What is lost beyond LOST records was lost behind the last of them.
+    fn lose_at_end(&mut self) {
+        let time_ns = self.rounds.newest_ns;
+        for (&place, &all) in &self.lost_in_all {
+            let known = self.outcome.missed.iter().filter(|gap| place.is_none_or(|cpu| cpu == gap.cpu));
+            let known: u64 = known.filter_map(|gap| gap.count).sum();
+            if let Some(count @ 1..) = all.checked_sub(known) {
+                self.outcome.missed.push(Missed { cpu: place.unwrap_or(0), time_ns, count: Some(count) });
+            }
         }
     }
 
@@ -676,11 +708,15 @@ impl Pass<'_, '_> {
                 self.unpack(&content[..content.len().min(len as usize)], found.offset);
             }
             record::COMM => self.perf.read_comm(found.body),
+            record::ID_INDEX => self.read_id_index(found.body),
             record::LOST | record::LOST_SAMPLES => {
                 let place = if found.kind == record::LOST { 8 } else { 0 };
                 let count = u64_at(found.body, place, self.perf.big_endian);
-                let (time_ns, cpu) = self.perf.trailer(found.body);
-                if self.outcome.missed.len() < 1 << 20 {
+                let (time_ns, cpu, id) = self.perf.trailer(found.body);
+                if found.kind == record::LOST_SAMPLES && time_ns == 0 {
+                    let place = self.cpu_of_id.get(&id).copied();
+                    *self.lost_in_all.entry(place).or_default() += count.unwrap_or(0);
+                } else if self.outcome.missed.len() < 1 << 20 {
                     self.outcome.missed.push(Missed { cpu, time_ns, count });
                 }
             }
@@ -887,7 +923,18 @@ impl Reader for PerfData<'_> {
             rest: Vec::new(),
         };
         let (mut at, end, data, file, big_endian) = (self.start, self.end, self.data, self.file, self.big_endian);
-        let mut pass = Pass { perf: self, options, sink, wanted, rounds, outcome, text: Vec::new() };
+        let mut pass = Pass {
+            perf: self,
+            options,
+            sink,
+            wanted,
+            rounds,
+            outcome,
+            text: Vec::new(),
+            cpu_of_id: HashMap::new(),
+            of_tasks: false,
+            lost_in_all: BTreeMap::new(),
+        };
         let records = &data[..end];
         let mut released = at;
         while at < end && !pass.outcome.stopped {
@@ -904,6 +951,12 @@ impl Reader for PerfData<'_> {
             }
         }
         pass.deliver(u64::MAX);
+        pass.lose_at_end();
+        if pass.of_tasks && pass.perf.events.schemas.iter().any(|schema| schema.name == "sched_switch") {
+            // An event of a task counts while that task runs, and a switch is its last.
+            let what = "it is of single tasks (perf record without -a): no sched_switch shows when they begin to run";
+            pass.problem(Error::Unsupported { what: what.into() });
+        }
         let Pass { rounds, mut outcome, .. } = pass;
         for (count, what) in [
             (rounds.late, "samples came after newer ones of a later round; they are left out"),

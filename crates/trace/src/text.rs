@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
-use crate::clock::{Clock, TIME_MAX_NS};
+use crate::clock::{Clock, NO_NS, TIME_MAX_NS};
 use crate::error::{Error, Result};
 use crate::event::{Body, Event, FieldDef, Kind, Loc, Schema, Sink, Value};
 use crate::input::Data;
@@ -756,7 +756,11 @@ impl<'a> Text<'a> {
         for (part, _) in self.parts.clone() {
             for line in part.split(|&b| b == b'\n').take(200) {
                 let line = strip_line(line);
-                if parse_line(line).is_some() {
+                if let Some(first) = parse_line(line) {
+                    let head = &line[..line.len() - first.rest.len()];
+                    if self.meta.clock.is_empty() && find(head, format!(" {}:", first.time_ns).as_bytes()).is_some() {
+                        self.meta.clock = NO_NS.to_string();
+                    }
                     return;
                 }
                 let Ok(line) = std::str::from_utf8(line) else { continue };

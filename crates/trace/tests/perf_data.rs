@@ -48,7 +48,7 @@ fn all_kinds_hold_the_same_events_in_order_of_time() {
         assert_eq!(clock.pid.to_i64(), [100, 101, 101]);
         assert_eq!(trace.comm_of(100), "worker");
         let missed: Vec<_> = trace.missed.iter().map(|m| (m.cpu, m.time_ns, m.count)).collect();
-        assert_eq!(missed, [(1, 555, Some(7))], "{kind:?}");
+        assert_eq!(missed, [(1, 555, Some(7)), (0, 920, Some(2)), (1, 920, Some(2))], "{kind:?}");
         assert_eq!(trace.meta.cpus, 4);
         assert_eq!((trace.meta.uname.as_str(), trace.meta.writer.as_str()), ("6.12.0", "perf 6.1"));
     }

@@ -13,7 +13,7 @@ from opplab.choice.criteria import MISSED_SLACK
 from opplab.choice.page import page, pareto_picture
 from opplab.files import write_text
 from opplab.report.numbers import quantity, several
-from opplab.report.start import LITTLE, Start, in_words
+from opplab.report.start import COLD_NS, LITTLE, Start, in_words
 from opplab.simulation.work import APART, ENERGY_PER_WORK, POWER_AT_EQUAL_WORK
 from opplab.summary.answer import PAIRS, Answer, Change, Line, is_compared, same_runs, title_of
 from opplab.uncertainty.causes import Causes, standing_out
@@ -33,7 +33,9 @@ ENERGIES = ("energy", "energy_per_work", "power", "power_at_equal_work")
 """What the error of a replay's energy is of."""
 
 LATER = "missed_later"
-"""Activations that were missed after the start of the runs, in percent: these count as work that is not done."""
+"""Activations that were missed after the start of the runs, in percent of all: these count as work that is not done."""
+LATER_ONLY = f"misses of the first {COLD_NS / 1e9:g} s not counted"
+"""What the share leaves out."""
 
 LEFT_OUT = 3
 """Settings that are named for doing less work."""
@@ -433,8 +435,8 @@ class Choice:
         if metric is not None:
             ours, theirs = self.options[0].parts[metric].value, following.parts[metric].value
             if abs(ours - theirs) > MISSED_SLACK:
-                start = " after the start" if metric == LATER else ""
-                words.append(f"{ours:.3g} % of its activations missed{start} against {theirs:.3g} %")
+                start = f" ({LATER_ONLY})" if metric == LATER else ""
+                words.append(f"{ours:.3g} % of its activations missed against {theirs:.3g} %{start}")
         return words
 
     def _open(self, chosen: Option) -> list[str]:
@@ -528,8 +530,8 @@ class Choice:
             counted = LATER if metric == "missed_activations" and LATER in option.parts else metric
             ours, theirs = option.parts[counted].value, base.parts[counted].value
             if self.units[metric][0] == "%":
-                start = "" if ours == option.parts[metric].value else ", without those of the start"
-                words.append(f"{metric} {ours:.4g} % (baseline {theirs:.4g} %){start}")
+                start = "" if ours == option.parts[metric].value else f"; {LATER_ONLY}"
+                words.append(f"{metric} {ours:.4g} % (baseline {theirs:.4g} %{start})")
             else:
                 words.append(
                     f"{metric} {change_text(100 * (ours / theirs - 1))}" if theirs else f"{metric} {quantity(ours)}"
@@ -564,17 +566,17 @@ class Choice:
         ours, theirs = chosen.parts[metric].value, fewest.parts[metric].value
         if ours - theirs <= MISSED_SLACK:
             return []
-        start = "" if ours == chosen.parts["missed_activations"].value else " after the start"
+        start = "" if ours == chosen.parts["missed_activations"].value else f" ({LATER_ONLY})"
         if not start and "missed_activations" in others:
             return []
-        return [f"It misses {ours:.3g} % of its activations{start}, {fewest.label} {theirs:.3g} %."]
+        return [f"It misses {ours:.3g} % of its activations, {fewest.label} {theirs:.3g} %{start}."]
 
     def _tests_nothing(self) -> list[str]:
         """Report which constraints separate no settings, because all have one value."""
         out = []
         for text, metric in self.idle:
             if text in self.constraints:
-                name, start = ("missed_activations", " after the start") if metric == LATER else (metric, "")
+                name, start = ("missed_activations", f" ({LATER_ONLY})") if metric == LATER else (metric, "")
                 value = f"{quantity(self.options[0].parts[metric].value)} {self.units[name][0]}{start}"
                 out.append(f"The constraint {text} tests nothing here: {name} is {value} under every setting.")
         return out

@@ -149,7 +149,7 @@ def pair_blocks(
             late = {
                 (run, name): place.load(run, benchmark, name).series
                 for run in there
-                for name in ("missed_activations", "lost_resumes")
+                for name in ("activations", "missed_activations", "lost_resumes")
             }
             for base, variant in pairs:
                 if base not in there or variant not in there:
@@ -166,6 +166,9 @@ def pair_blocks(
                         [_mean_at(late[policy, name], param) for policy in (base, variant)]
                         for name in ("missed_activations", "lost_resumes")
                     )
+                    # A share of no activations is none.
+                    acts = [_mean_at(late[policy, "activations"], param) for policy in (base, variant)]
+                    missed = [None if of == 0 else value for value, of in zip(missed, acts, strict=True)]
                     old = [find_published(own, benchmark, policy, param, unit) for policy in (base, variant)]
                     low, high = theirs.ratio_low, theirs.ratio_high
                     ends = None if low is None or high is None else (100 * (low - 1), 100 * (high - 1))

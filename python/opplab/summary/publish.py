@@ -88,14 +88,15 @@ def legend(experiment: Experiment, results: pl.DataFrame, *, measured: bool) -> 
     """Give the line below the tables in a text's layout."""
     other = published_on(experiment)
     other = f" Published values are {other}." if other else ""
-    iterations = " to ".join(map(str, runs_of_points(results)[0]))
+    runs = runs_of_points(results)[0]
+    iterations = "one iteration" if runs == [1] else f"{' to '.join(map(str, runs))} iterations"
     clear = "* clear: the interval of the change excludes zero, or the change is the same in all runs; "
     if measured:
-        start = f"mean of {iterations} iterations; changes are against the first column; "
+        start = f"{'' if runs == [1] else 'mean of '}{iterations}; changes are against the first column; "
         return f"{start}{clear}intervals in the report.{other}"
     joules = f" Joules grow with the time of a run: {experiment.measured_time()} here, the text's there."
     return clear + (
-        f"ci(+/-): half-width of Student's t 95 % interval of {iterations} iterations (none: they do not vary); publ.: "
+        f"ci(+/-): half-width of Student's t 95 % interval of {iterations} (none: they do not vary); publ.: "
         "as published; diff.: simulated against published, and the changes' difference in percentage points (pp); "
         f"missed%: activations missed, baseline / variant.{joules if experiment.published_seed else ''}{other}"
     )

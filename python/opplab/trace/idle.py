@@ -142,7 +142,7 @@ def _rows(
     words += [note] if note else []
     trace.notes += [word for word in words if word not in trace.notes]
     if not rows:
-        raise InputError(f"{trace.path}: no CPU goes idle (no `cpu_idle` events)")
+        raise InputError(f"{trace.path}: no CPU goes idle (no `cpu_idle` event enters a state)")
     return rows
 
 

@@ -33,7 +33,8 @@ const READERS: &[(&str, &str, &str, &str, &str)] = &[
         "higher",
         r"(?m)^\s*(?:total number of events/s|events per second|events/s \(eps\)):\s*([0-9.]+)",
     ),
-    ("schbench", "latency p99", "us", "lower", r"(?ms)^(?:Wakeup|Latency).*?99\.0th:\s*([0-9.]+)"),
+    // Each block counts from the start of the run, so that the last one is the result.
+    ("schbench", "latency p99", "us", "lower", r"(?ms).*^(?:Wakeup|Latency).*?99\.0th:\s*([0-9.]+)"),
     ("fio", "iops", "1/s", "higher", r#"(?m)(?:"iops" : |IOPS=)([0-9.]+)([kMG]?)"#),
     (
         "stress-ng",
@@ -141,6 +142,15 @@ mod tests {
             "Wakeup Latencies percentiles (usec) runtime 1 (s)\n   50.0th: 5\n * 99.0th: 12\n",
             &[("latency p99", 12.0)],
         );
+        let block = |seconds, p99| {
+            format!(
+                "Wakeup Latencies percentiles (usec) runtime {seconds} (s)\n  * 99.0th: {p99}\n\
+                 Request Latencies percentiles (usec) runtime {seconds} (s)\n  * 99.0th: 9000\n"
+            )
+        };
+        let (first, second, whole) = (block(10, 500), block(20, 300), block(30, 200));
+        let printed = format!("{first}current rps: 9.1\n{second}current rps: 9.2\n{whole}average rps: 9.15\n");
+        check("schbench -r 30", &printed, &[("latency p99", 200.0)]);
         check(
             "stress-ng --cpu 1",
             "stress-ng: metrc: [12] cpu   3000   10.00   9.99   0.01   300.00   301.0\n",

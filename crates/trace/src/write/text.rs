@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::{HEAD_FIELDS, Row, head_value, rows_in_time};
-use crate::{Table, Trace, render};
+use crate::{Table, Trace, clock, render};
 
 const HEADER: &str = "#\n\
     #                                _-----=> irqs-off\n\
@@ -29,6 +29,9 @@ pub fn ftrace_text(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
 /// Writes the head of ftrace text with so many events.
 pub fn ftrace_head(trace: &Trace, events: u64, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "# tracer: nop\n#\n# entries-in-buffer/entries-written: {events}/{events}   #P:{}", trace.meta.cpus)?;
+    if clock::unit_of(&trace.meta.clock).is_some() {
+        writeln!(out, "#\n# clock: {}", trace.meta.clock)?;
+    }
     let knows_contexts = trace.tables.iter().any(|table| table.field(HEAD_FIELDS[0]).is_some());
     out.write_all(if knows_contexts { HEADER } else { PLAIN_HEADER }.as_bytes())
 }

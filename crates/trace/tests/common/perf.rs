@@ -112,7 +112,7 @@ fn compressed(kind: Kind, plain: &[u8], encoder: &mut Encoder<'_>) -> Vec<u8> {
     all
 }
 
-/// A file of 12 samples on two CPUs, one loss of 7 events and one name of a task.
+/// A file of 12 samples on two CPUs, losses of 7 and, at the end, of 4 events, and one name of a task.
 pub fn file(kind: &Kind) -> Vec<u8> {
     let kind = *kind;
     let mut records = Vec::new();
@@ -137,6 +137,13 @@ pub fn file(kind: &Kind) -> Vec<u8> {
             }
         }
     }
+    let mut index = out(kind);
+    index.uint(2, 8);
+    // Id, place, CPU and thread of an event.
+    for (id, cpu) in [(11, 1), (12, 0)] {
+        index.uint(id, 8).uint(0, 8).uint(cpu, 8).uint(u64::MAX, 8);
+    }
+    records.extend(record(kind, 69, &index.bytes));
     let mut comm = out(kind);
     comm.uint(90, 4).uint(100, 4).raw(b"worker\0\0");
     records.extend(record(kind, 3, &comm.bytes));
@@ -154,6 +161,12 @@ pub fn file(kind: &Kind) -> Vec<u8> {
     // Id and number, then who, when, where and which.
     lost.uint(11, 8).uint(7, 8).uint(0, 8).uint(555, 8).uint(1, 4).uint(0, 4).uint(11, 8);
     records.extend(record(kind, 2, &lost.bytes));
+    // What `perf record` counts at its end has no time; that of CPU 1 has the 7 in it.
+    for (id, count) in [(11, 9), (12, 2)] {
+        let mut all = out(kind);
+        all.uint(count, 8).uint(0, 8).uint(0, 8).uint(0, 8).uint(id, 8);
+        records.extend(record(kind, 13, &all.bytes));
+    }
 
     let mut file = out(kind);
     file.uint(u64::from_le_bytes(*b"PERFILE2"), 8);

@@ -348,7 +348,7 @@ impl Drop {
             names: TaskNames::default(),
             view: View { window_ns, ..View::default() },
         };
-        let options = all.pass.read_options();
+        let options = ReadOptions::default();
         let mut reader = file.reader(&options).map_err(text)?;
         let (names, mut threads) = (events(), Threads::default());
         let mut sink = decoded_threads(&names, &mut all, &mut threads);
