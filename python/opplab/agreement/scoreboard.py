@@ -126,8 +126,7 @@ class Cell:
     @property
     def label(self) -> str:
         """Words for a list: text, benchmark, parameter, variant."""
-        words = (self.seed, self.machine, self.benchmark, self.metric, self.parameter, self.variant)
-        return " ".join(word for word in words if word not in ("", "all", "none"))
+        return place_of(self.seed, self.machine, self.benchmark, self.metric, self.parameter, self.variant)
 
     def to_dict(self) -> dict[str, Any]:
         """Give it as plain values; what is not known is None."""
@@ -142,6 +141,11 @@ class Cell:
             "high": self.interval[1],
         }
         return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in plain.items()}
+
+
+def place_of(*words: str) -> str:
+    """Give the words that name a cell, without those that stand for nothing."""
+    return " ".join(word for word in words if word not in ("", "all", "none"))
 
 
 _OF_ROW = ("table", "machine", "benchmark", "metric", "unit", "better", "parameter", "variant")

@@ -195,20 +195,13 @@ def command(
             output = folder
         else:
             _check_name(target)
-            if given or machine or power or background or workload or vs:
-                others = {
-                    **given,
-                    "machine": machine,
-                    "power": power,
-                    "background": background,
-                    "vs": vs,
-                    "workload": workload,
-                }
-                parameter = next(name for name, value in others.items() if value not in (None, (), {}))
+            own = {"machine": machine, "power": power, "background": background, "vs": vs, "workload": workload}
+            others = [*given, *(name for name, value in own.items() if value)]
+            if others:
                 flag = next(
                     max(each.opts, key=len)
                     for each in click.get_current_context().command.params
-                    if each.name == parameter
+                    if each.name == others[0]
                 )
                 raise click.UsageError(f"{flag} cannot be combined with an experiment, which has its own")
             if Path(target).is_dir():
@@ -507,10 +500,7 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
     answer.finding = " ".join(filter(None, [answer.finding, _failed(experiment, tally)]))
     plain = _shown(experiment, results, blocks, answer, how)
     if sure is not None:
-        stream = sys.stdout if how.output_format == "text" else sys.stderr
-        for title, rows in publish.sure_tables(sure):
-            stream.write(f"\n{printable(title)}\n{printable(render_table(rows, 'text', terminal_width()))}")
-        stream.write("".join(f"{flow(printable(line), terminal_width())}\n" for line in sure.findings()))
+        publish.print_sure(sure, how.output_format)
     if tally.problems or how.no_report:
         return
     written = ["report.html", "results.parquet", "tables.txt", f"cases/ ({len(tally.wanted)})"]

@@ -269,7 +269,7 @@ class Answer(Block):
         """Count the clear changes that are left out."""
         told = self._told()
         shown = [change for one in self.lines[most:] for name, change in one.changes.items() if name in told]
-        clear = sum(change.words.endswith("*") for change in shown)
+        clear = sum(change.certainty.is_clear for change in shown)
         return f" with {several_of(clear, 'clear change')}" if clear else ""
 
     def heats(self) -> list[Heat]:
