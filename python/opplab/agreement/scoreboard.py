@@ -389,9 +389,13 @@ def _skill(error: float | None, null: float | None) -> float | None:
     return 1.0 - error / null if error is not None and null else None
 
 
-def worst(cells: Sequence[Cell], count: int = 10) -> list[Cell]:
-    """Give the cells that are farthest from what was published."""
-    return sorted(cells, key=lambda cell: -abs(cell.error))[:count]
+WORST = 10
+"""Cells that are named of those that are farthest from what was published."""
+
+
+def worst(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Give the cells that are farthest from what was published, as plain values."""
+    return [cell.to_dict() for cell in sorted(cells, key=lambda cell: -abs(cell.error))[:WORST]]
 
 
 def scoreboard(cells: Sequence[Cell], findings: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -412,12 +416,12 @@ def scoreboard(cells: Sequence[Cell], findings: Mapping[str, str] | None = None)
                 "table": table,
                 "experiment": experiment,
                 **score(own),
-                "worst": [cell.to_dict() for cell in worst(own)],
+                "worst": worst(own),
                 "cells_detail": [cell.to_dict() for cell in own],
             }
             for (seed, table, experiment), own in tables.items()
         ],
-        "worst": [cell.to_dict() for cell in worst(cells)],
+        "worst": worst(cells),
         "findings": dict(findings or {}),
     }
 

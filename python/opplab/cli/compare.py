@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from opplab.certainty import CONFIDENCE
-from opplab.cli.options import jobs_option, uncertainty_option, workers
+from opplab.cli.options import jobs_option, note, uncertainty_option, workers
 from opplab.comparison.compare import OF_BENCHMARKS, TABLES, check_layout, compare, mmtests_table, names_in, order_runs
 from opplab.comparison.tables import FORMATS, render_all
 from opplab.errors import InputError
@@ -140,7 +140,7 @@ def command(source: tuple[str, ...], **options: Any) -> None:
     request.print()
     if request.broken:
         for line in request.broken:
-            click.echo(f"opplab: {line}", err=True)
+            note(line)
         raise click.exceptions.Exit(1)
 
 
@@ -196,22 +196,22 @@ class Request:
         if tables:
             sys.stdout.write(render_all([self._screenful(one) for one in tables], self.form, terminal_width()))
         if self.form == "csv":
-            for note in dict.fromkeys(note for one in tables for note in one.notes):
-                click.echo(f"opplab: {note}", err=True)
+            for words in dict.fromkeys(words for one in tables for words in one.notes):
+                note(words)
         for problem in dict.fromkeys(map(str, self.problems)):
-            click.echo(f"opplab: skipped {problem}", err=True)
+            note(f"skipped {problem}")
         gated = bool(self.options["rules"] or self.options["junit"])
         for line in self._other_questions:
             # A gate prints what it fails on.
             if not gated or self._allows(line):
-                click.echo(f"opplab: {line}", err=True)
+                note(line)
         if any(is_of_power(row.metric) for one in tables for row in one.rows):
             for line in idle_in_words(self._unknown_idle()):
-                click.echo(f"opplab: {line}", err=True)
+                note(line)
         for source in () if gated else self.source:
             if gone := self._unfinished(source):
                 count = f"{len(gone)} of {len(self._manifest(source)['cases'])}"
-                click.echo(f"opplab: {source}: {count} cases have no results (opplab status {source})", err=True)
+                note(f"{source}: {count} cases have no results (opplab status {source})")
         if self.options["uncertainty"]:
             self._how_sure()
         if self.options["html"]:
@@ -398,7 +398,7 @@ class Request:
             return self._tables(table="power")
         except InputError as error:
             # The rule concerns nothing, then, and fails for that.
-            click.echo(f"opplab: {error}", err=True)
+            note(str(error))
             return []
 
     def _has_other_metrics(self) -> bool:
@@ -514,6 +514,6 @@ class Request:
         for one in checks:
             if one.forgiven and not one.failed:
                 judged = "not judged" if one.skipped else "judged without what is missing"
-                click.echo(f"opplab: {judged}: {one.message}", err=True)
+                note(f"{judged}: {one.message}")
         if self.options["junit"]:
             gate.write_junit(self.options["junit"], checks)

@@ -415,7 +415,7 @@ def _run_experiment(store: Store, experiment: Experiment, how: How) -> None:
     start = time.monotonic()
     try:
         if store.create(experiment.manifest(), replace=how.replace):
-            click.echo(f"opplab: {store.path} held results of another build; they are made anew", err=True)
+            note(f"{store.path} held results of another build; they are made anew")
         with cluster(how.dask, how.jobs) as (executor, threads), progress(len(experiment.cases)) as shown:
             tally = run_cases(
                 experiment.cases,
@@ -432,7 +432,7 @@ def _run_experiment(store: Store, experiment: Experiment, how: How) -> None:
     except KeyboardInterrupt:
         done = len(store.finished() & {case.hash for case in experiment.cases})
         kept = f"{done} of {len(experiment.cases)} cases are kept in {store.path}"
-        click.echo(f"opplab: interrupted; {kept}; the same command goes on from there", err=True)
+        note(f"interrupted; {kept}; the same command goes on from there")
         raise click.exceptions.Exit(130) from None
     for words in store.notes:
         note(words)
@@ -445,8 +445,8 @@ def _run_experiment(store: Store, experiment: Experiment, how: How) -> None:
     click.echo(f"{tally.done} {cases} in {seconds:.1f} s{skipped}{spared}{speed}", err=True)
     if tally.problems:
         for problem in tally.problems[:5]:
-            click.echo(f"opplab: {problem}", err=True)
-        click.echo(f"opplab: {tally.failed} of {tally.total} cases failed (opplab status {store.path})", err=True)
+            note(problem)
+        note(f"{tally.failed} of {tally.total} cases failed (opplab status {store.path})")
         raise click.exceptions.Exit(1)
 
 

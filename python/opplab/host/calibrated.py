@@ -60,10 +60,6 @@ def _words(one: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     )
 
 
-def _range(one: Mapping[str, Any], scale: float = 1.0) -> list[int] | None:
-    return [round(one["low"] * scale), round(one["high"] * scale)] if "low" in one and one["low"] >= 0 else None
-
-
 class _Maker:
     def __init__(self, tree: Tree, found: Mapping[str, Any]) -> None:
         self.tree, self.found = tree, found
@@ -71,14 +67,8 @@ class _Maker:
         tree.setdefault("source", {})
         tree.setdefault("range", {})
 
-    def mark(self, key: str, one: Mapping[str, Any], ranged: str = "", scale: float = 1.0) -> None:
+    def mark(self, key: str, one: Mapping[str, Any]) -> None:
         self.tree["source"][key] = _words(one, self.found)
-        if ranged:
-            ends = _range(one, scale)
-            if ends is None:
-                self.tree["range"].pop(ranged, None)
-            else:
-                self.tree["range"][ranged] = ends
 
     def sure(self, one: Mapping[str, Any] | None) -> bool:
         """Report whether a number is known well enough to take the place of another; what is not is a note."""
