@@ -245,11 +245,16 @@ def _with_generic_power(names: Sequence[str], folder: Path) -> tuple[str, ...]:
         if name not in bare:
             paths.append(name)
             continue
-        machine = with_generic_power(name)
-        folder.mkdir(parents=True, exist_ok=True)
-        paths.append(str(folder / (f"machine-{number}.toml" if len(names) > 1 else "machine.toml")))
-        write_text(paths[-1], machine.to_toml())
+        file = f"machine-{number}.toml" if len(names) > 1 else "machine.toml"
+        paths.append(str(_written(folder, file, with_generic_power(name).to_toml())))
     return tuple(paths)
+
+
+def _written(folder: Path, name: str, text: str) -> Path:
+    """Write a text into the folder of the results, and give its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / name, text)
+    return folder / name
 
 
 def _check_name(what: str) -> None:
@@ -281,10 +286,7 @@ def _model_as_rtapp(path: Path, folder: Path, seconds: float | None) -> Path:
     """Write the rt-app file of a learnt model into the folder of the results, and give its path."""
     from opplab.trace.learn import read, to_rtapp
 
-    folder.mkdir(parents=True, exist_ok=True)
-    made = folder / "workload.json"
-    write_text(made, to_rtapp(read(path), *([] if seconds is None else [seconds])))
-    return made
+    return _written(folder, "workload.json", to_rtapp(read(path), *([] if seconds is None else [seconds])))
 
 
 @contextlib.contextmanager
@@ -306,10 +308,7 @@ def _as_json_c(path: Path, folder: Path) -> Path:
         whole = json.loads(read_text(path, "a workload file"))
     except ValueError as error:
         raise InputError(f"{path}: --repeats json-c needs plain JSON: {error}") from None
-    folder.mkdir(parents=True, exist_ok=True)
-    made = folder / "workload.json"
-    write_text(made, json.dumps(whole, indent=1) + "\n")
-    return made
+    return _written(folder, "workload.json", json.dumps(whole, indent=1) + "\n")
 
 
 def _write_experiment(
@@ -357,9 +356,7 @@ def _write_experiment(
         background=from_folder(background or "", folder),
         notes=notes,
     )
-    path = folder / "experiment.toml"
-    write_text(path, text)
-    return path
+    return _written(folder, "experiment.toml", text)
 
 
 def _loaded(target: str, ad_hoc: bool, **adjusted: Any) -> Experiment:

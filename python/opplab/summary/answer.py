@@ -978,11 +978,7 @@ def start_of(work: Mapping[str, Any], duration_ns: int, begun_ns: int, *, longer
 
 def latest_begun_ns(like: Case, cases: Iterable[Case]) -> int:
     """Give when the last task begins, in the iteration of its machine, workload and variant where that is latest."""
-
-    def what(case: Case) -> tuple[str, ...]:
-        return case.machine, case.benchmark, case.param, case.policy
-
-    return max(case.inner.begun_ns() for case in cases if what(case) == what(like))
+    return max(case.inner.begun_ns() for case in cases if (case.point, case.policy) == (like.point, like.policy))
 
 
 def start_up(workloads: Sequence[tuple[Mapping[str, Any], int, int]]) -> str:

@@ -478,7 +478,7 @@ def held_clocks(
     runs : mapping
         The metrics of each run by (point, policy) and seed.
     """
-    each = {((case.machine, case.benchmark, case.param), case.policy): case for case in cases}
+    each = {(case.point, case.policy): case for case in cases}
     labels = []
     for key, case in each.items():
         of = [] if key not in runs else runs[key].values()

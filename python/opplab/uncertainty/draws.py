@@ -129,7 +129,7 @@ class Draws:
         drawn = {name: made._machines(name, machine, len(free)) for name, machine in machines.items()}
         iterations: dict[tuple[Point, str], list[Case]] = {}
         for case in cases:
-            iterations.setdefault(((case.machine, case.benchmark, case.param), case.policy), []).append(case)
+            iterations.setdefault((case.point, case.policy), []).append(case)
         for draw in range(1, number):
             others: dict[str, dict[tuple[str, ...], Case]] = {}
             if constants is not None and free:
@@ -160,7 +160,7 @@ class Draws:
         for (name, key), wanted in asked.items():
             of: dict[tuple[str, ...], list[Case]] = {}
             for case in self.own:
-                if ((case.machine, case.benchmark, case.param), case.policy) in wanted:
+                if (case.point, case.policy) in wanted:
                     of.setdefault(_place(case)[:3], []).append(case)
             chosen = [case for cases in of.values() for case in cases[:2]]
             one = next(one for one in self.assumptions[name] if one.key == key)
