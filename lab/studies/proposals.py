@@ -162,7 +162,7 @@ def change(base: Sequence[float], new: Sequence[float], *, ratio: bool = True) -
     if list(base) == list(new):
         return "="
     if not ratio:
-        center, (low, high), _ = stats.mean([b - a for a, b in zip(base, new, strict=True)])
+        center, (low, high) = stats.mean([b - a for a, b in zip(base, new, strict=True)])
         return f"{center:+.2f} ({low:.2f} to {high:.2f})"
     if min(base) <= 0:
         return "unknown"

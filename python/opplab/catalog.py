@@ -6,8 +6,10 @@ The folder is the list: a file ``data/machines/NAME.toml`` is the machine NAME.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from opplab.errors import InputError, near_names
+from opplab.files import read_text, toml_of
 
 DATA = Path(__file__).parent / "data"
 """The folder of the built-in files."""
@@ -83,6 +85,18 @@ def find(kind: str, name: str | Path) -> Path:
         return builtin
     hint = nearest(words, names(kind)) or f"; see `opplab list {kind}s`"
     raise InputError(f"unknown {kind} `{words}`{hint}")
+
+
+def table(kind: str, name: str | Path) -> dict[str, Any]:
+    """Give the content of the file of a machine, experiment, calibration or background (`find`).
+
+    Raises
+    ------
+    InputError, FormatError
+        There is no such file, or it is no TOML.
+    """
+    path = find(kind, name)
+    return toml_of(read_text(path, f"a {kind} file"), path)
 
 
 def published(stem: str) -> Path | None:

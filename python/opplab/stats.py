@@ -14,25 +14,18 @@ if TYPE_CHECKING:
 
 
 def mean(
-    values: Sequence[float],
-    *,
-    harmonic: bool = False,
-    confidence: float = 0.95,
-    resamples: int = 0,
-    seed: int = 1,
-    stream: int = 0,
-) -> tuple[float, tuple[float, float], tuple[float, float]]:
-    """Mean, Student-t interval, and BCa bootstrap interval (NaN unless `resamples` is given).
+    values: Sequence[float], *, harmonic: bool = False, confidence: float = 0.95
+) -> tuple[float, tuple[float, float]]:
+    """Mean and Student-t interval.
 
     Examples
     --------
-    >>> center, (low, high), _ = mean([10.2, 11.1, 9.8, 10.9])
+    >>> center, (low, high) = mean([10.2, 11.1, 9.8, 10.9])
     >>> f"{center:.2f} {low:.2f} {high:.2f}"
     '10.50 9.54 11.46'
     """
-    return stats_mean(
-        list(values), harmonic=harmonic, confidence=confidence, resamples=resamples, seed=seed, stream=stream
-    )
+    center, ends, _ = stats_mean(list(values), harmonic=harmonic, confidence=confidence)
+    return center, ends
 
 
 def compare(

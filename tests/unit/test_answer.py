@@ -528,7 +528,7 @@ def test_misses_have_an_interval_in_points(tmp_path: Path) -> None:
     found = answer(tmp_path / "out").finding
     table = pl.read_parquet(tmp_path / "out" / "results.parquet").filter(metric="missed_activations").sort("seed")
     base, slow = (table.filter(policy=name)["value"] for name in ("schedutil", "powersave"))
-    apart, (low, high), _ = stats.mean((slow - base).to_list())
+    apart, (low, high) = stats.mean((slow - base).to_list())
     points = f"{apart:+.1f} points [{low:+.1f}, {high:+.1f}]"
     means = f"misses {slow.mean():.3g} % of its activations (schedutil {base.mean():.3g} %: {points}"
     assert means in found, found

@@ -4,12 +4,12 @@ import math
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from opplab import Policy, Workload, simulate
 from opplab.agreement import calibration
-from opplab.cli.main import opplab as program
 from opplab.errors import InputError
+
+from calls import called
 
 HEAD = "seed,table,machine,kernel,benchmark,metric,unit,better,parameter,variant,value,spread,spread_kind,"
 EXPERIMENT = """format = 1
@@ -68,7 +68,7 @@ def test_a_point_without_a_case_is_named(experiment: Path) -> None:
     assert [place for place, _, _ in made.points] == ["groups=1"]
     words = ["calibrate", "hackbench", "skylake-8x-uma", "--experiment", str(experiment), "--baseline"]
     words += [str(experiment.with_name("own.csv")), "--fit", "send_cycles", "--rounds", "1", "--steps", "1"]
-    done = CliRunner().invoke(program, [*words, "--seeds", "1", "-o", str(experiment.with_name("fit.toml"))])
+    done = called(*words, "--seeds", "1", "-o", experiment.with_name("fit.toml"))
     assert "note: left out, as" in done.stderr
     assert "has no case of it: groups=9" in done.stderr
     with pytest.raises(InputError, match=r"the baseline has no value at groups=7 \(it has groups=1\)"):

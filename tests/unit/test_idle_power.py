@@ -11,6 +11,7 @@ from opplab.comparison.sources import Frame
 from opplab.errors import InputError
 from opplab.simulation.power import NO_IDLE_POWER, has_idle_power
 from opplab.summary.compared import report
+from opplab.sweep.missing import changes_unknown_idle
 
 from calls import answered
 
@@ -56,6 +57,14 @@ def test_forbidden_idle_states_save_nothing_by_an_unknown_power() -> None:
         assert f"{label} is left out: what it changes in idle states costs an unknown power" in words
     with pytest.raises(InputError, match=r"only one setting.*costs an unknown power"):
         opplab.choose(UNKNOWN, WORK, governors=["performance"], variants=["idle_disable=C6"], seconds=0.3, jobs=1)
+
+
+def test_a_limit_of_latency_is_held_against_entry_and_exit_in_any_unit() -> None:
+    """The kernel's exit latency holds the entry: 200 us forbid a state of 1 ms + 0.15 ms, and one of 100 + 150 us."""
+    menu = {"idle_governor": "menu"}
+    for entry, forbidden in (({"entry_latency_us": 100}, True), ({"entry_latency_ms": 1}, True), ({}, False)):
+        machine = {"cluster": [{"idle": [{"name": "C6", "exit_latency_us": 150, "uw": 0, **entry}]}]}
+        assert changes_unknown_idle(machine, menu, {**menu, "cpu_dma_latency_us": 200}) is forbidden
 
 
 def test_another_goal_and_a_known_power_keep_them() -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
 from opplab import Experiment, Policy, Workload, read_trace, simulate
-from opplab.cli.main import opplab as program
 from opplab.errors import InputError
 from opplab.trace.learn import Group, Model, learn, left_out, read, to_rtapp, to_toml
 from opplab.trace.recording import Trace
+
+from calls import answered, called
 
 ROUNDS = 40
 CLIENT_US, SERVER_US = 60, 40
@@ -187,8 +187,7 @@ def test_a_timer_is_not_the_work_of_who_runs_there(tmp_path: Path) -> None:
         assert wakers["a"] == wakers["busy"] == {"other": 1.0}, wakers
         assert not any("hrtimer" in note for note in left_out(read_trace(trace), model))
         out = tmp_path / f"{form}.json"
-        done = CliRunner().invoke(program, ["trace", "to-rtapp", str(trace), "-m", "juno-r2", "-o", str(out)])
-        assert done.exit_code == 0, done.output
+        answered("trace", "to-rtapp", trace, "-m", "juno-r2", "-o", out)
         # What a task waits for when the trace ends does not come.
         found = json.loads(out.read_text())["tasks"].items()
         waits = {name for name, task in found if "sem_wait" in str(list(task["phases"].values())[:-1])}
@@ -384,8 +383,7 @@ def test_every_command_that_runs_a_workload_takes_a_model(model: Model, tmp_path
         ["choose", str(path), "-m", "juno-r2", "--governor", "schedutil,performance", "--seconds", "0.2", "-j", "1"],
         ["kernels", "diff", "6.6", "6.12", "-m", "juno-r2", "-w", str(path), "--seconds", "0.1", "--seeds", "1"],
     ):
-        done = CliRunner().invoke(program, words)
-        assert done.exit_code == 0, done.output
+        answered(*words)
     other = tmp_path / "other.toml"
     other.write_text("format = 1\n", encoding="utf-8")
     with pytest.raises(InputError, match="is no model of `opplab learn`"):
@@ -395,9 +393,7 @@ def test_every_command_that_runs_a_workload_takes_a_model(model: Model, tmp_path
 def test_a_meter_reads_a_benchmark_as_a_run_does() -> None:
     """`meter` took rt-app files only. Its watts after the warm-up are the run's power, by the constants of its fit."""
     words = ["meter", "rapl", "-m", "epyc-7742-2s", "-w", "tbench", "--seconds", "1", "--every", "0.5"]
-    done = CliRunner().invoke(program, [*words, "--format", "json"])
-    assert done.exit_code == 0, done.output
-    _, last = json.loads(done.stdout)
+    _, last = json.loads(answered(*words, "--format", "json").stdout)
     run = simulate("epyc-7742-2s", Workload.benchmark("tbench"), seconds=1)
     power = {row["metric"]: row["value"] for row in run.metrics.to_dicts()}["power"]
     assert last["package0_w"] + last["package1_w"] == pytest.approx(power, rel=1e-3)
@@ -440,8 +436,7 @@ def test_an_experiment_has_a_model_as_its_workload(model: Model, tmp_path: Path)
     (tmp_path / "pair.toml").write_text(to_toml(model), encoding="utf-8")
     path = tmp_path / "mine.toml"
     words = ["experiment", "new", "mine", "-m", "juno-r2", "-w", str(tmp_path / "pair.toml"), "-o", str(path)]
-    done = CliRunner().invoke(program, [*words, "--governor", "schedutil", "--seconds", "0.2", "--iterations", "1"])
-    assert done.exit_code == 0, done.output
+    answered(*words, "--governor", "schedutil", "--seconds", "0.2", "--iterations", "1")
     table = Experiment.load(path).run(tmp_path / "out", jobs=1)
     alone = simulate("juno-r2", Workload.load(tmp_path / "pair.toml"), Policy(), seconds=0.2, seed=1)
     switches = {row["metric"]: row["value"] for row in alone.metrics.to_dicts()}["switches"]
@@ -452,5 +447,5 @@ def test_a_model_is_shown_as_the_workload_that_it_makes(model: Model, tmp_path: 
     """`workload show` of a model was an error of JSON. Second way: the tree of the loaded workload."""
     path = tmp_path / "model.toml"
     path.write_text(to_toml(model), encoding="utf-8")
-    shown = CliRunner().invoke(program, ["workload", "show", str(path)])
+    shown = called("workload", "show", path)
     assert shown.output == Workload.load(path).describe()

@@ -14,11 +14,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import opplab
 from opplab import results
-from opplab.cli.main import opplab as main
 from opplab.errors import CheckError, InputError
 from opplab.simulation.cases import Measured
 from opplab.sweep import runner
@@ -260,11 +259,11 @@ def test_status_keeps_to_what_the_command_gave(tmp_path: Path) -> None:
     """What the command line replaced of a file is no change of it."""
     folder, file = tmp_path / "two", two_machines(tmp_path)
     words = ["run", str(file), "-o", str(folder), "-j", "1", "--no-report", "--iterations", "2", "--seed", "7"]
-    assert CliRunner().invoke(main, [*words, "--until-ci", "50%"]).exit_code == 0
+    answered(*words, "--until-ci", "50%")
     text = file.read_text()
     for changed in (text, text.replace("iterations = 9", "iterations = 4"), text.replace("99%", "5%")):
         file.write_text(changed)
-        assert CliRunner().invoke(main, ["status", str(folder)]).stderr == ""
+        assert called("status", folder).stderr == ""
 
 
 @pytest.mark.parametrize("first_ends", [True, False], ids=["a whole sweep", "an interrupted sweep"])
@@ -464,23 +463,21 @@ def test_a_folder_of_another_experiment_is_refused_or_emptied(tmp_path: Path) ->
     words = ["run", str(tmp_path / "load.json"), "-j", "1", "--seconds", "0.1", "-o", str(folder)]
     first = [*words, "-m", "juno-r2", "--governor", "performance,powersave"]
     other = [*words, "-m", "pixel4", "--governor", "performance,powersave"]
-    run = CliRunner().invoke
-    assert run(main, first).exit_code == 0
+    answered(*first)
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     assert folder / "report.html" in before
-    refused = run(main, other)
+    refused = called(*other)
     assert refused.exit_code != 0
     assert "it holds results of other cases (performance load #0)" in str(refused.exception)
     assert "--replace" in str(refused.exception)
     assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before, "nothing is touched"
-    named = run(main, ["run", "juno-eas", "--seconds", "0.05", "--iterations", "1", "-o", str(folder)])
+    named = called("run", "juno-eas", "--seconds", "0.05", "--iterations", "1", "-o", folder)
     assert "it holds results of the experiment `out`" in str(named.exception)
     # More of the same goes on, and what was made of less is made anew.
-    more = run(main, [*first, "--iterations", "4", "--no-report"])
-    assert more.exit_code == 0, more.output
+    more = answered(*first, "--iterations", "4", "--no-report")
     assert "6 were there" in more.stderr
     assert not (folder / "report.html").exists()
-    replaced = run(main, [*other, "--replace", "--no-report"])
+    replaced = called(*other, "--replace", "--no-report")
     assert replaced.exit_code == 0, replaced.output
     assert set(pl.read_parquet(folder / "results.parquet")["machine"]) == {"pixel4"}
     assert len(list((folder / "cases").iterdir())) == 6

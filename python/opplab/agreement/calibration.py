@@ -20,13 +20,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from opplab import _opplab, catalog, stats
+from opplab import _opplab, catalog
 from opplab.agreement.forecast import axes_of, belongs, machines_of
 from opplab.comparison import published
 from opplab.errors import InputError
 from opplab.files import csv_rows, read_text, toml_of
 from opplab.simulation.cases import Case, Measured
 from opplab.simulation.fitted import fingerprint
+from opplab.sweep.confidence import estimate
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.runner import run_cases
 
@@ -153,7 +154,7 @@ def experiment_of(benchmark: str, machine: str) -> tuple[str, str]:
     """Give the built-in experiment, and its workload, that uses the calibration of a benchmark on a machine."""
     known = []
     for name in catalog.names("experiment"):
-        data = tomllib.loads(catalog.find("experiment", name).read_text(encoding="utf-8"))
+        data = catalog.table("experiment", name)
         for workload in data["workload"]:
             if "calibration" in workload:
                 known.append(workload["calibration"])
@@ -283,16 +284,9 @@ def fit(
     # What is not fitted this time stays as it was.
     made.values = {**_last(first, label), **at}
     made.points = values_at(at)
-    made.intervals = {place: half for place, own in simulated(at).items() if (half := _half_percent(own)) is not None}
+    means = {place: estimate(own) for place, own in simulated(at).items()}
+    made.intervals = {place: 100 * one.half / one.mean for place, one in means.items() if one.half is not None}
     return made
-
-
-def _half_percent(values: Sequence[float]) -> float | None:
-    """Give half the width of the 95 % interval of a mean (Student's t) in percent of it; None of one value."""
-    if len(values) < 2:
-        return None
-    centre, (low, high), _ = stats.mean(values)
-    return 100 * (high - low) / 2 / centre
 
 
 def _in_file(path: Path, benchmark: str) -> tuple[str, str]:
@@ -317,8 +311,7 @@ def _last(experiment: Experiment, label: str) -> dict[str, int | str]:
     workload = experiment.workloads[label]
     if "calibration" not in workload:
         return {}
-    file = catalog.find("calibration", workload["calibration"])
-    values: dict[str, int | str] = toml_of(file.read_text(encoding="utf-8"), file)["values"]
+    values: dict[str, int | str] = catalog.table("calibration", workload["calibration"])["values"]
     return values
 
 
@@ -386,8 +379,7 @@ def listing() -> list[dict[str, Any]]:
     """Give the built-in calibrations: machine, baseline, residual, version, and whether the model is the same."""
     rows = []
     for stem in catalog.names("calibration"):
-        file = catalog.find("calibration", stem)
-        data = toml_of(file.read_text(encoding="utf-8"), str(file))
+        data = catalog.table("calibration", stem)
         fitted = data["fit"]
         known = fitted.get("model")
         state = "unknown" if known is None else "as fitted" if known == fingerprint(data["benchmark"]) else "changed"
@@ -433,26 +425,20 @@ def show(where: str = "") -> list[dict[str, Any]]:
     text = (Path(__file__).parents[1] / "data" / "constants.toml").read_text(encoding="utf-8")
     known = {(entry["benchmark"], entry["name"]): entry for entry in tomllib.loads(text)["constant"]}
 
-    models = {model["name"]: model for model in _opplab.benchmarks()}
-    about = {
-        (name, param["name"]): " ".join(str(param["about"]).split())
-        for name, model in models.items()
-        for param in model["params"]
-    }
-    for name, model in models.items():
-        for param in model["params"]:
-            constant = str(param["name"])
-            if param["calibrated"] or (name, constant) in known:
-                source = "" if (name, constant) in known else "the model's default"
-                put(name, constant, param["default"], "assumed", source, None, about[name, constant])
+    params = {(model["name"], str(one["name"])): one for model in _opplab.benchmarks() for one in model["params"]}
+    about = {place: " ".join(str(param["about"]).split()) for place, param in params.items()}
+    for place, param in params.items():
+        if param["calibrated"] or place in known:
+            source = "" if place in known else "the model's default"
+            put(*place, param["default"], "assumed", source, None, about[place])
     for stem in catalog.names("calibration"):
-        data = tomllib.loads(catalog.find("calibration", stem).read_text(encoding="utf-8"))
+        data = catalog.table("calibration", stem)
         fitted = data.get("fit", {})
         for constant, value in data["values"].items():
             what = about.get((data["benchmark"], constant), "")
             put(stem, constant, value, "calibrated", fitted.get("to", ""), fitted.get("residual_percent"), what)
     for stem in catalog.names("machine"):
-        data = tomllib.loads(catalog.find("machine", stem).read_text(encoding="utf-8"))
+        data = catalog.table("machine", stem)
         for key, note in data.get("source", {}).items():
             if re.match(r"\[F\]", str(note)):
                 put(stem, key, data.get(key, ""), "calibrated", str(note)[3:].strip(), None, "of the machine")

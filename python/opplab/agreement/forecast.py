@@ -136,9 +136,7 @@ class Facts:
                 found["clock while busy"] = clocks / total
             changes = [value for metric, value in facts.items() if metric.startswith("freq_changes:")]
             found["frequency changes"] = math.fsum(changes)
-            for metric, name in (("switches", "switches"), ("migrations", "migrations"), ("power", "power")):
-                if facts.get(metric) is not None:
-                    found[name] = facts[metric]
+            found |= {name: facts[name] for name in ("switches", "migrations", "power") if facts.get(name) is not None}
             for name, value in found.items():
                 sums.setdefault(name, []).append(value)
         return {name: math.fsum(values) / len(values) for name, values in sums.items()}

@@ -9,16 +9,14 @@ import datetime
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opplab import _opplab
+from opplab.agreement import scoreboard
+from opplab.agreement.scoreboard import Cell, place_of
 from opplab.comparison import published
 from opplab.files import write_text
 from opplab.report import svg
-
-if TYPE_CHECKING:
-    from opplab.agreement.scoreboard import Cell
-
 
 COLOURS = 6
 STYLE = svg.ALONE + (
@@ -100,10 +98,9 @@ def _legend(names: Sequence[str], width: float) -> list[tuple[float, int]]:
 
 
 def _cell_line(cell: Mapping[str, Any]) -> dict[str, Any]:
-    words = (cell["machine"], cell["benchmark"], cell["metric"], cell["parameter"])
     return {
         "text": cell["seed"],
-        "cell": " ".join(word for word in words if word not in ("", "all", "none")),
+        "cell": place_of(cell["machine"], cell["benchmark"], cell["metric"], cell["parameter"]),
         "variant": cell["variant"],
         "published": f"{cell['published']:.3f}",
         "predicted": f"{cell['predicted']:.3f}",
@@ -113,7 +110,6 @@ def _cell_line(cell: Mapping[str, Any]) -> dict[str, Any]:
 
 def page(board: Mapping[str, Any], command: str) -> str:
     """Give the page as Markdown."""
-    from opplab.agreement import scoreboard
     from opplab.report.text import render_table
 
     day = datetime.datetime.now(tz=datetime.UTC).date()

@@ -126,8 +126,7 @@ class Cell:
     @property
     def label(self) -> str:
         """Words for a list: text, benchmark, parameter, variant."""
-        words = (self.seed, self.machine, self.benchmark, self.metric, self.parameter, self.variant)
-        return " ".join(word for word in words if word not in ("", "all", "none"))
+        return place_of(self.seed, self.machine, self.benchmark, self.metric, self.parameter, self.variant)
 
     def to_dict(self) -> dict[str, Any]:
         """Give it as plain values; what is not known is None."""
@@ -142,6 +141,11 @@ class Cell:
             "high": self.interval[1],
         }
         return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in plain.items()}
+
+
+def place_of(*words: str) -> str:
+    """Give the words that name a cell, without those that stand for nothing."""
+    return " ".join(word for word in words if word not in ("", "all", "none"))
 
 
 _OF_ROW = ("table", "machine", "benchmark", "metric", "unit", "better", "parameter", "variant")
@@ -385,9 +389,13 @@ def _skill(error: float | None, null: float | None) -> float | None:
     return 1.0 - error / null if error is not None and null else None
 
 
-def worst(cells: Sequence[Cell], count: int = 10) -> list[Cell]:
-    """Give the cells that are farthest from what was published."""
-    return sorted(cells, key=lambda cell: -abs(cell.error))[:count]
+WORST = 10
+"""Cells that are named of those that are farthest from what was published."""
+
+
+def worst(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Give the cells that are farthest from what was published, as plain values."""
+    return [cell.to_dict() for cell in sorted(cells, key=lambda cell: -abs(cell.error))[:WORST]]
 
 
 def scoreboard(cells: Sequence[Cell], findings: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -408,12 +416,12 @@ def scoreboard(cells: Sequence[Cell], findings: Mapping[str, str] | None = None)
                 "table": table,
                 "experiment": experiment,
                 **score(own),
-                "worst": [cell.to_dict() for cell in worst(own)],
+                "worst": worst(own),
                 "cells_detail": [cell.to_dict() for cell in own],
             }
             for (seed, table, experiment), own in tables.items()
         ],
-        "worst": [cell.to_dict() for cell in worst(cells)],
+        "worst": worst(cells),
         "findings": dict(findings or {}),
     }
 

@@ -271,6 +271,11 @@ class Scored(Cell):
         """The sealed interval."""
         return self.sealed
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether the sealed interval holds what was measured."""
+        return self.sealed[0] <= self.published <= self.sealed[1]
+
 
 @dataclass
 class Score(Block):
@@ -306,7 +311,7 @@ class Score(Block):
                 "measured_low": cell.measured and cell.measured[0],
                 "measured_high": cell.measured and cell.measured[1],
                 "pairs": cell.pairs,
-                "inside": cell.sealed[0] <= cell.published <= cell.sealed[1],
+                "inside": cell.is_inside,
                 "sign_agrees": cell.agrees if cell.exceeds else None,
                 "closer": cell.closer,
             }
@@ -361,7 +366,7 @@ def figures_row(figures: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _words(cell: Scored) -> list[str]:
-    words = [] if cell.sealed[0] <= cell.published <= cell.sealed[1] else ["outside"]
+    words = [] if cell.is_inside else ["outside"]
     if cell.exceeds and not cell.agrees:
         words.append("wrong sign")
     return words
@@ -427,7 +432,7 @@ def score_of(
     if not cells:
         raise InputError(f"nothing measured is what was predicted: {'; '.join(left[:3])}")
     figures = score(cells)
-    inside = sum(low <= cell.published <= high for cell in cells for low, high in [cell.interval])
+    inside = sum(cell.is_inside for cell in cells)
     question = f"{sealed.experiment}: {len(cells)} of {len(sealed.rows)} predicted ratios against measured ones"
     skill = figures["skill_median"]
     finding = f"{inside} of {len(cells)} are inside their {100 * LEVEL:.0f} % intervals" + (

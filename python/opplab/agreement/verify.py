@@ -175,6 +175,6 @@ def _print(board: dict[str, Any]) -> None:
 
 def describe(cell: dict[str, Any]) -> str:
     """Describe a compared value in a line."""
-    words = (cell["seed"], cell["machine"], cell["benchmark"], cell["metric"], cell["parameter"], cell["variant"])
-    name = " ".join(word for word in words if word not in ("", "all", "none"))
-    return f"{name}: published x{cell['published']:.3f}, predicted x{cell['predicted']:.3f}"
+    names = ("seed", "machine", "benchmark", "metric", "parameter", "variant")
+    place = scoreboard.place_of(*(cell[name] for name in names))
+    return f"{place}: published x{cell['published']:.3f}, predicted x{cell['predicted']:.3f}"

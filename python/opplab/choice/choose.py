@@ -199,7 +199,7 @@ def choose(
     for line in (*left_out, *program.notes, *missing(cases)):
         said(line)
     values, units = run.own(ran)
-    point: Point = (cases[0].machine, cases[0].benchmark, cases[0].param)
+    point = cases[0].point
     cut = _cut(program, values, point, labels, len(cases))
     _check_measured(values, units, point, labels, goals, limits, program.metric, cut)
     if cut:

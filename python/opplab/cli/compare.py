@@ -11,16 +11,15 @@ from typing import Any
 import click
 
 from opplab.certainty import CONFIDENCE
-from opplab.cli.options import jobs_option, uncertainty_option, workers
+from opplab.cli.options import jobs_option, note, uncertainty_option, workers
 from opplab.comparison.compare import OF_BENCHMARKS, TABLES, check_layout, compare, mmtests_table, names_in, order_runs
 from opplab.comparison.tables import FORMATS, render_all
 from opplab.errors import InputError
-from opplab.files import printable
 from opplab.mmtests import is_run, runs_of
 from opplab.mmtests.problems import UnknownName
 from opplab.mmtests.summary import SUMMARIES
 from opplab.report.numbers import several
-from opplab.report.text import render_table, terminal_width
+from opplab.report.text import terminal_width
 from opplab.simulation.power import is_of_power
 from opplab.sweep.missing import idle_in_words
 from opplab.sweep.store import Store
@@ -141,7 +140,7 @@ def command(source: tuple[str, ...], **options: Any) -> None:
     request.print()
     if request.broken:
         for line in request.broken:
-            click.echo(f"opplab: {line}", err=True)
+            note(line)
         raise click.exceptions.Exit(1)
 
 
@@ -197,22 +196,22 @@ class Request:
         if tables:
             sys.stdout.write(render_all([self._screenful(one) for one in tables], self.form, terminal_width()))
         if self.form == "csv":
-            for note in dict.fromkeys(note for one in tables for note in one.notes):
-                click.echo(f"opplab: {note}", err=True)
+            for words in dict.fromkeys(words for one in tables for words in one.notes):
+                note(words)
         for problem in dict.fromkeys(map(str, self.problems)):
-            click.echo(f"opplab: skipped {problem}", err=True)
+            note(f"skipped {problem}")
         gated = bool(self.options["rules"] or self.options["junit"])
         for line in self._other_questions:
             # A gate prints what it fails on.
             if not gated or self._allows(line):
-                click.echo(f"opplab: {line}", err=True)
+                note(line)
         if any(is_of_power(row.metric) for one in tables for row in one.rows):
             for line in idle_in_words(self._unknown_idle()):
-                click.echo(f"opplab: {line}", err=True)
+                note(line)
         for source in () if gated else self.source:
             if gone := self._unfinished(source):
-                count = f"{len(gone)} of {len(Store(source).manifest()['cases'])}"
-                click.echo(f"opplab: {source}: {count} cases have no results (opplab status {source})", err=True)
+                count = f"{len(gone)} of {len(self._manifest(source)['cases'])}"
+                note(f"{source}: {count} cases have no results (opplab status {source})")
         if self.options["uncertainty"]:
             self._how_sure()
         if self.options["html"]:
@@ -267,7 +266,7 @@ class Request:
         """The experiment of the results folder, which runs again with draws."""
         from opplab.sweep.experiments import Experiment
 
-        if len(self.source) != 1 or not (Path(self.source[0]) / "manifest.json").is_file():
+        if len(self.source) != 1 or not self._manifest(self.source[0]):
             raise InputError("--uncertainty is for one results folder of `opplab run`, whose experiment it runs again")
         return Experiment.of_results(self.source[0])
 
@@ -290,10 +289,7 @@ class Request:
                 jobs=workers(self.options["jobs"]),
                 progress=progress,
             )
-        stream = sys.stdout if self.form == "text" else sys.stderr
-        for title, rows in publish.sure_tables(sure):
-            stream.write(f"\n{printable(title)}\n{printable(render_table(rows, 'text', terminal_width()))}")
-        stream.write("".join(f"{printable(line)}\n" for line in sure.findings()))
+        publish.print_sure(sure, self.form)
 
     def _names(self, runs: list[str]) -> list[str]:
         return order_runs(self.options["runs"] or runs, self.options["baseline"])
@@ -402,7 +398,7 @@ class Request:
             return self._tables(table="power")
         except InputError as error:
             # The rule concerns nothing, then, and fails for that.
-            click.echo(f"opplab: {error}", err=True)
+            note(str(error))
             return []
 
     def _has_other_metrics(self) -> bool:
@@ -442,9 +438,13 @@ class Request:
         return {**own, "benchmarks": benchmarks, "metric": self.metric}
 
     @staticmethod
-    def _unfinished(source: str) -> list[str]:
+    def _manifest(source: str) -> dict[str, Any]:
+        """Give what a results folder consists of; nothing of another source."""
+        return Store(source).manifest() if (Path(source) / "manifest.json").is_file() else {}
+
+    def _unfinished(self, source: str) -> list[str]:
         """Give the labels of a sweep's cases that have no results."""
-        return Store(source).unfinished() if (Path(source) / "manifest.json").is_file() else []
+        return Store(source).unfinished() if self._manifest(source) else []
 
     def _allows(self, words: str) -> bool:
         """Whether --allow-missing names something in these words."""
@@ -458,8 +458,7 @@ class Request:
         first: dict[str, tuple[str, list[Any]]] = {}
         found = []
         for source in self.source:
-            known = Store(source).manifest().get("questions", {}) if (Path(source) / "manifest.json").is_file() else {}
-            for place, question in known.items():
+            for place, question in self._manifest(source).get("questions", {}).items():
                 other, before = first.setdefault(place, (source, question))
                 if question[1] != before[1]:
                     # Older manifests have no warm-up.
@@ -471,8 +470,7 @@ class Request:
 
     def _unknown_idle(self) -> list[list[str]]:
         """Give machine, baseline and policy where energies of results folders leave out what idle states draw."""
-        folders = [one for one in self.source if (Path(one) / "manifest.json").is_file()]
-        return [found for one in folders for found in Store(one).manifest().get("unknown_idle", ())]
+        return [found for one in self.source for found in self._manifest(one).get("unknown_idle", ())]
 
     def _missing(self, tables: list[Table]) -> list[str]:
         """What the sources lack as a whole: files that could not be read, cases of a sweep without results."""
@@ -516,6 +514,6 @@ class Request:
         for one in checks:
             if one.forgiven and not one.failed:
                 judged = "not judged" if one.skipped else "judged without what is missing"
-                click.echo(f"opplab: {judged}: {one.message}", err=True)
+                note(f"{judged}: {one.message}")
         if self.options["junit"]:
             gate.write_junit(self.options["junit"], checks)

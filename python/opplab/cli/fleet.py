@@ -21,6 +21,7 @@ from opplab.cli.options import (
     NameOf,
     jobs_option,
     load_of,
+    note,
     note_replaced,
     one_param_option,
     output_format_option,
@@ -134,7 +135,7 @@ def command(
         sys.stdout.write("\nto set it:\n" + "".join(f"  {line}\n" for line in commands.splitlines()))
     if output_format != "text":
         for name, why in found.refused:
-            click.echo(f"opplab: refused {name}: {why}", err=True)
+            note(f"refused {name}: {why}")
     click.echo(f"wrote {output}/report.html, fleet.json", err=True)
     if found.refused:
         raise click.exceptions.Exit(1)

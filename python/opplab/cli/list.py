@@ -39,7 +39,13 @@ KINDS = {
 }
 
 
-def _machines() -> list[dict[str, Any]]:
+def _check(kind: str, name: str | None, known: list[str]) -> None:
+    """Refuse a name that is none of a kind, with the nearest one."""
+    if name is not None and name not in known:
+        raise click.UsageError(f"no {kind} is called '{name}'{catalog.nearest(name, known)}")
+
+
+def _machines(_name: str | None) -> list[dict[str, Any]]:
     rows = []
     for name in catalog.names("machine"):
         path = catalog.find("machine", name)
@@ -62,12 +68,10 @@ def _machines() -> list[dict[str, Any]]:
 
 def _classes(name: str | None) -> list[dict[str, Any]]:
     machines = catalog.names("machine")
-    if name is not None and name not in machines:
-        raise click.UsageError(f"no machine is called '{name}'{catalog.nearest(name, machines)}")
+    _check("machine", name, machines)
     rows = []
     for machine in [name] if name is not None else machines:
-        path = catalog.find("machine", machine)
-        for one in toml_of(read_text(path, "a machine file"), path).get("program_class", []):
+        for one in catalog.table("machine", machine).get("program_class", []):
             rows += [
                 {
                     "machine": machine,
@@ -109,9 +113,7 @@ def _gates(_name: str | None) -> list[dict[str, Any]]:
 
 def _proposals(name: str | None) -> list[dict[str, Any]]:
     rows = _opplab.proposals()
-    known = [row["name"] for row in rows]
-    if name is not None and name not in known:
-        raise click.UsageError(f"no proposal is called '{name}'{catalog.nearest(name, known)}")
+    _check("proposal", name, [row["name"] for row in rows])
     found = []
     for row in rows:
         if name not in (None, row["name"]):
@@ -126,9 +128,7 @@ def _proposals(name: str | None) -> list[dict[str, Any]]:
 
 
 def _tunables(name: str | None) -> list[dict[str, Any]]:
-    governors = [governor for governor, _ in _opplab.names("governors")]
-    if name is not None and name not in governors:
-        raise click.UsageError(f"no governor is called '{name}'{catalog.nearest(name, governors)}")
+    _check("governor", name, [governor for governor, _ in _opplab.names("governors")])
     return [
         {
             "governor": row["governor"],
@@ -144,9 +144,8 @@ def _tunables(name: str | None) -> list[dict[str, Any]]:
 
 
 def _parameters(name: str | None) -> list[dict[str, Any]]:
-    models = {model["name"]: model for model in _opplab.benchmarks()}
-    if name is not None and name not in models:
-        raise click.UsageError(f"no benchmark is called '{name}'{catalog.nearest(name, list(models))}")
+    models = _opplab.benchmarks()
+    _check("benchmark", name, [model["name"] for model in models])
     return [
         {
             "benchmark": model["name"],
@@ -156,7 +155,7 @@ def _parameters(name: str | None) -> list[dict[str, Any]]:
             "fitted": "yes" if param["calibrated"] else "",
             "about": ": ".join(filter(None, (str(param["about"]), ", ".join(param["words"])))),
         }
-        for model in models.values()
+        for model in models
         if name in (None, model["name"])
         for param in model["params"]
     ]
@@ -212,7 +211,7 @@ def _backgrounds(_name: str | None) -> list[dict[str, Any]]:
 
 
 _ROWS: dict[str, Callable[[str | None], list[dict[str, Any]]]] = {
-    "machines": lambda _name: _machines(),
+    "machines": _machines,
     "experiments": _experiments,
     "classes": _classes,
     "policy-keys": _policy_keys,

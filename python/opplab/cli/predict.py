@@ -13,6 +13,7 @@ import click
 from opplab.cli.options import (
     jobs_option,
     machine_option,
+    note,
     one_policy_options,
     output_option,
     policy_of,
@@ -119,13 +120,11 @@ def command(
             lacking = [place for place in places if (*place, metric) not in sealed_of]
             if lacking:
                 where = "; ".join(" ".join(filter(None, place)) for place in lacking)
-                click.echo(f"opplab: no ratio of {metric}, whose baseline is 0 or not known: {where}", err=True)
+                note(f"no ratio of {metric}, whose baseline is 0 or not known: {where}")
         open_rows = [row.reason for row in made.rows if row.low is None or row.high is None]
         if open_rows:
             why = ", ".join(dict.fromkeys(open_rows))
-            click.echo(
-                f"opplab: {len(open_rows)} of {len(made.rows)} have no interval and cannot be scored: {why}", err=True
-            )
+            note(f"{len(open_rows)} of {len(made.rows)} have no interval and cannot be scored: {why}")
         return
     if metrics or uncertainty:
         raise InputError("--metric and --uncertainty are of sealed predictions: -o SEALED.json")
@@ -153,7 +152,7 @@ def _mail(path: Path, machine: str, results: Path, form: str, **how: Any) -> Non
     else:
         sys.stdout.write(render_all([one.table for one in answers], "text", terminal_width()))
     for words in refused:
-        click.echo(f"opplab: not predicted: {words}", err=True)
+        note(f"not predicted: {words}")
 
 
 def _table(loaded: list[Experiment], output: Path, results: Path, jobs: int | None) -> None:

@@ -195,20 +195,13 @@ def command(
             output = folder
         else:
             _check_name(target)
-            if given or machine or power or background or workload or vs:
-                others = {
-                    **given,
-                    "machine": machine,
-                    "power": power,
-                    "background": background,
-                    "vs": vs,
-                    "workload": workload,
-                }
-                parameter = next(name for name, value in others.items() if value not in (None, (), {}))
+            own = {"machine": machine, "power": power, "background": background, "vs": vs, "workload": workload}
+            others = [*given, *(name for name, value in own.items() if value)]
+            if others:
                 flag = next(
                     max(each.opts, key=len)
                     for each in click.get_current_context().command.params
-                    if each.name == parameter
+                    if each.name == others[0]
                 )
                 raise click.UsageError(f"{flag} cannot be combined with an experiment, which has its own")
             if Path(target).is_dir():
@@ -252,11 +245,16 @@ def _with_generic_power(names: Sequence[str], folder: Path) -> tuple[str, ...]:
         if name not in bare:
             paths.append(name)
             continue
-        machine = with_generic_power(name)
-        folder.mkdir(parents=True, exist_ok=True)
-        paths.append(str(folder / (f"machine-{number}.toml" if len(names) > 1 else "machine.toml")))
-        write_text(paths[-1], machine.to_toml())
+        file = f"machine-{number}.toml" if len(names) > 1 else "machine.toml"
+        paths.append(str(_written(folder, file, with_generic_power(name).to_toml())))
     return tuple(paths)
+
+
+def _written(folder: Path, name: str, text: str) -> Path:
+    """Write a text into the folder of the results, and give its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / name, text)
+    return folder / name
 
 
 def _check_name(what: str) -> None:
@@ -288,10 +286,7 @@ def _model_as_rtapp(path: Path, folder: Path, seconds: float | None) -> Path:
     """Write the rt-app file of a learnt model into the folder of the results, and give its path."""
     from opplab.trace.learn import read, to_rtapp
 
-    folder.mkdir(parents=True, exist_ok=True)
-    made = folder / "workload.json"
-    write_text(made, to_rtapp(read(path), *([] if seconds is None else [seconds])))
-    return made
+    return _written(folder, "workload.json", to_rtapp(read(path), *([] if seconds is None else [seconds])))
 
 
 @contextlib.contextmanager
@@ -313,10 +308,7 @@ def _as_json_c(path: Path, folder: Path) -> Path:
         whole = json.loads(read_text(path, "a workload file"))
     except ValueError as error:
         raise InputError(f"{path}: --repeats json-c needs plain JSON: {error}") from None
-    folder.mkdir(parents=True, exist_ok=True)
-    made = folder / "workload.json"
-    write_text(made, json.dumps(whole, indent=1) + "\n")
-    return made
+    return _written(folder, "workload.json", json.dumps(whole, indent=1) + "\n")
 
 
 def _write_experiment(
@@ -364,9 +356,7 @@ def _write_experiment(
         background=from_folder(background or "", folder),
         notes=notes,
     )
-    path = folder / "experiment.toml"
-    write_text(path, text)
-    return path
+    return _written(folder, "experiment.toml", text)
 
 
 def _loaded(target: str, ad_hoc: bool, **adjusted: Any) -> Experiment:
@@ -422,7 +412,7 @@ def _run_experiment(store: Store, experiment: Experiment, how: How) -> None:
     start = time.monotonic()
     try:
         if store.create(experiment.manifest(), replace=how.replace):
-            click.echo(f"opplab: {store.path} held results of another build; they are made anew", err=True)
+            note(f"{store.path} held results of another build; they are made anew")
         with cluster(how.dask, how.jobs) as (executor, threads), progress(len(experiment.cases)) as shown:
             tally = run_cases(
                 experiment.cases,
@@ -439,7 +429,7 @@ def _run_experiment(store: Store, experiment: Experiment, how: How) -> None:
     except KeyboardInterrupt:
         done = len(store.finished() & {case.hash for case in experiment.cases})
         kept = f"{done} of {len(experiment.cases)} cases are kept in {store.path}"
-        click.echo(f"opplab: interrupted; {kept}; the same command goes on from there", err=True)
+        note(f"interrupted; {kept}; the same command goes on from there")
         raise click.exceptions.Exit(130) from None
     for words in store.notes:
         note(words)
@@ -452,8 +442,8 @@ def _run_experiment(store: Store, experiment: Experiment, how: How) -> None:
     click.echo(f"{tally.done} {cases} in {seconds:.1f} s{skipped}{spared}{speed}", err=True)
     if tally.problems:
         for problem in tally.problems[:5]:
-            click.echo(f"opplab: {problem}", err=True)
-        click.echo(f"opplab: {tally.failed} of {tally.total} cases failed (opplab status {store.path})", err=True)
+            note(problem)
+        note(f"{tally.failed} of {tally.total} cases failed (opplab status {store.path})")
         raise click.exceptions.Exit(1)
 
 
@@ -507,10 +497,7 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
     answer.finding = " ".join(filter(None, [answer.finding, _failed(experiment, tally)]))
     plain = _shown(experiment, results, blocks, answer, how)
     if sure is not None:
-        stream = sys.stdout if how.output_format == "text" else sys.stderr
-        for title, rows in publish.sure_tables(sure):
-            stream.write(f"\n{printable(title)}\n{printable(render_table(rows, 'text', terminal_width()))}")
-        stream.write("".join(f"{flow(printable(line), terminal_width())}\n" for line in sure.findings()))
+        publish.print_sure(sure, how.output_format)
     if tally.problems or how.no_report:
         return
     written = ["report.html", "results.parquet", "tables.txt", f"cases/ ({len(tally.wanted)})"]

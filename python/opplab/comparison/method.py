@@ -335,7 +335,7 @@ def _summarise(values: list[float], higher: bool, confidence: float) -> Cell:
     if not varies(values):
         # Values that are all the same have no interval, least of all one of 0: nothing varied.
         return Cell(values[0], n=len(values))
-    mean, (low, high), _ = stats.mean(values, harmonic=higher and min(values) > 0, confidence=confidence)
+    mean, (low, high) = stats.mean(values, harmonic=higher and min(values) > 0, confidence=confidence)
     if high == float("inf"):
         # Few rates that differ much: the mean may be anything above the lower end.
         return Cell(mean, n=len(values), is_open=True)

@@ -835,8 +835,8 @@ def _read_csv(path: str) -> pl.DataFrame:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
 
 
-def to_frame(runs: Sequence[Run], *, experiment: str = "", source: str = "mmtests", machine: str = "") -> pl.DataFrame:
-    """Runs as a results table, one row a value.
+def to_frame(runs: Sequence[Run], *, experiment: str = "", machine: str = "") -> pl.DataFrame:
+    """Runs of mmtests as a results table, one row a value.
 
     Examples
     --------
@@ -853,7 +853,7 @@ def to_frame(runs: Sequence[Run], *, experiment: str = "", source: str = "mmtest
             for iteration, values in enumerate(series.iterations):
                 common = {
                     "experiment": experiment,
-                    "source": source,
+                    "source": "mmtests",
                     "machine": machine,
                     "policy": run.name,
                     "benchmark": run.benchmark,

@@ -89,6 +89,13 @@ class Cell:
     # What was compared, for who must judge the change again.
     sample: Sample | None = None
 
+    @property
+    def half(self) -> float | None:
+        """Half the width of the mean's interval; None where it has none, or an open one."""
+        if self.low is None or self.high is None or not math.isfinite(self.high - self.low):
+            return None
+        return (self.high - self.low) / 2
+
 
 @dataclass(slots=True)
 class Row:
@@ -136,7 +143,7 @@ class Table:
         """The cells as a polars DataFrame, one row a cell."""
         import polars as pl
 
-        return pl.DataFrame(list(tidy(self)), schema=dict(_TIDY))
+        return pl.DataFrame(list(tidy(self)), schema=_TIDY)
 
     def _repr_html_(self) -> str:
         return render(self, "html")
@@ -159,8 +166,7 @@ def laid_out(table: Table, layout: str) -> Table:
             row.spread_kind = "absolute"
             for cell in row.cells:
                 if cell is not None and cell.low is not None and cell.high is not None:
-                    half = (cell.high - cell.low) / 2
-                    cell.spread = half if math.isfinite(half) else None
+                    cell.spread = cell.half
     return table
 
 
@@ -651,35 +657,17 @@ _LAYOUTS: dict[str, Callable[[Table], list[str]]] = {
 
 # --- other formats ----------------------------------------------------------------------------------------------------
 
-_TIDY: tuple[tuple[str, type], ...] = (
-    ("machine", str),
-    ("benchmark", str),
-    ("group", str),
-    ("statistic", str),
-    ("operation", str),
-    ("metric", str),
-    ("run", str),
-    ("unit", str),
-    ("better", str),
-    ("value", float),
-    ("spread", float),
-    ("low", float),
-    ("high", float),
-    ("change_pct", float),
-    ("change_points", float),
-    ("points_low", float),
-    ("points_high", float),
-    ("ratio", float),
-    ("ratio_low", float),
-    ("ratio_high", float),
-    ("p", float),
-    ("p_holm", float),
-    ("hedges_g", float),
-    ("n", int),
-    ("significant", bool),
-    ("certain", str),
-    ("same", bool),
-)
+_MEAN = ("value", "spread", "low", "high")
+_COMPARED = ("ratio", "ratio_low", "ratio_high", "p", "p_holm", "hedges_g")
+_JUDGED: dict[str, type] = {"n": int, "significant": bool, "certain": str, "same": bool}
+"""Columns that cells have by these names."""
+
+_TIDY: dict[str, type] = {
+    **dict.fromkeys(("machine", "benchmark", "group", "statistic", "operation", "metric", "run"), str),
+    **dict.fromkeys(("unit", "better"), str),
+    **dict.fromkeys((*_MEAN, "change_pct", "change_points", "points_low", "points_high", *_COMPARED), float),
+    **_JUDGED,
+}
 
 
 def tidy(table: Table) -> Iterable[dict[str, Any]]:
@@ -700,17 +688,14 @@ def tidy(table: Table) -> Iterable[dict[str, Any]]:
                 "run": own,
                 "unit": row.unit or table.unit,
                 "better": row.better or table.better,
-                **{name: _finite(getattr(cell, name)) for name in ("value", "spread", "low", "high")},
+                **{name: _finite(getattr(cell, name)) for name in _MEAN},
                 "change_pct": None if cell.in_points else _finite(cell.change),
                 "change_points": _finite(cell.change) if cell.in_points else None,
                 "points_low": cell.points_low,
                 "points_high": cell.points_high,
                 **{name: _finite(getattr(cell, name)) for name in _COMPARED},
-                **{name: getattr(cell, name) for name in ("n", "significant", "certain", "same")},
+                **{name: getattr(cell, name) for name in _JUDGED},
             }
-
-
-_COMPARED = ("ratio", "ratio_low", "ratio_high", "p", "p_holm", "hedges_g")
 
 
 def _finite(value: float | None) -> float | None:
@@ -721,7 +706,7 @@ def _csv(*tables: Table) -> str:
     from opplab.report.text import render_table
 
     rows = [row for table in tables for row in tidy(table)]
-    return render_table(rows, "csv") or ",".join(name for name, _ in _TIDY) + "\n"
+    return render_table(rows, "csv") or ",".join(_TIDY) + "\n"
 
 
 def _json(table: Table) -> str:

@@ -175,8 +175,8 @@ class PowerCurve:
         clock, power = self._points
         return np.asarray(power / self.power(clock) - 1)
 
-    def parameters(self, power_unit: str = "mW", clock_unit: str = "MHz") -> list[Parameter]:
-        """Give what was fitted, in physical terms, with intervals of 95 %."""
+    def parameters(self) -> list[Parameter]:
+        """Give what was fitted to mW and MHz, in physical terms, with intervals of 95 %."""
         spread = np.sqrt(np.diag(self._covariance))
 
         def bounds(index: int) -> tuple[Floats, Floats]:
@@ -190,19 +190,17 @@ class PowerCurve:
         # It is part of the power at every clock.
         most = min(power * _physical(high1)[1], float(np.min(self.interval(self._points[0])[1])))
         return [
-            Parameter("power_top", power, _physical(low0)[0], _physical(high0)[0], power_unit),
-            Parameter("static", power * static, power * _physical(low1)[1], most, power_unit),
+            Parameter("power_top", power, _physical(low0)[0], _physical(high0)[0], "mW"),
+            Parameter("static", power * static, power * _physical(low1)[1], most, "mW"),
             Parameter(
                 "dynamic",
                 power * (1 - static) / self._top,
                 max(power - most, 0.0) / self._top,
                 power * (1 - _physical(low1)[1]) / self._top,
-                f"{power_unit}/{clock_unit} at the highest voltage",
+                "mW/MHz at the highest voltage",
             ),
             Parameter("volt_floor", floor, _physical(low2)[2], _physical(high2)[2], "of the highest voltage"),
-            Parameter(
-                "knee", knee * self._top, _physical(low3)[3] * self._top, _physical(high3)[3] * self._top, clock_unit
-            ),
+            Parameter("knee", knee * self._top, _physical(low3)[3] * self._top, _physical(high3)[3] * self._top, "MHz"),
         ]
 
 

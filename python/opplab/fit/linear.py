@@ -64,11 +64,11 @@ class Parts:
         low, high = np.quantile(self._drawn @ features, [0.025, 0.975])
         return float(low), float(high)
 
-    def parameters(self, unit: str = "W") -> list[Parameter]:
-        """Give the powers of the parts with intervals of 95 % by resampling the rows."""
+    def parameters(self) -> list[Parameter]:
+        """Give the powers of the parts in W, with intervals of 95 % by resampling the rows."""
         low, high = np.quantile(self._drawn, [0.025, 0.975], axis=0)
         return [
-            Parameter(name, float(power), float(min(lowest, power)), float(max(highest, power)), unit)
+            Parameter(name, float(power), float(min(lowest, power)), float(max(highest, power)), "W")
             for name, power, lowest, highest in zip(self.names, self.powers, low, high, strict=True)
         ]
 

@@ -223,9 +223,8 @@ class _Lines:
         place = self.at + ahead
         return self._all[place][0] if place < len(self._all) else ""
 
-    def depth(self, ahead: int = 0) -> int:
-        place = self.at + ahead
-        return self._all[place][1] if place < len(self._all) else 0
+    def depth(self) -> int:
+        return self._all[self.at][1] if self.at < len(self._all) else 0
 
     def skip_blank(self) -> None:
         while self and not self.peek():

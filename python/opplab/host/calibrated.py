@@ -17,6 +17,7 @@ from opplab import _opplab
 from opplab.errors import FormatError
 from opplab.files import read_text, toml_of
 from opplab.fit.machine_power import about_power, to_machine_text, with_power
+from opplab.simulation.ranges import number_in
 
 Tree = dict[str, Any]
 _FORMAT = "opplab-calibration-1"
@@ -59,10 +60,6 @@ def _words(one: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     )
 
 
-def _range(one: Mapping[str, Any], scale: float = 1.0) -> list[int] | None:
-    return [round(one["low"] * scale), round(one["high"] * scale)] if "low" in one and one["low"] >= 0 else None
-
-
 class _Maker:
     def __init__(self, tree: Tree, found: Mapping[str, Any]) -> None:
         self.tree, self.found = tree, found
@@ -70,14 +67,8 @@ class _Maker:
         tree.setdefault("source", {})
         tree.setdefault("range", {})
 
-    def mark(self, key: str, one: Mapping[str, Any], ranged: str = "", scale: float = 1.0) -> None:
+    def mark(self, key: str, one: Mapping[str, Any]) -> None:
         self.tree["source"][key] = _words(one, self.found)
-        if ranged:
-            ends = _range(one, scale)
-            if ends is None:
-                self.tree["range"].pop(ranged, None)
-            else:
-                self.tree["range"][ranged] = ends
 
     def sure(self, one: Mapping[str, Any] | None) -> bool:
         """Report whether a number is known well enough to take the place of another; what is not is a note."""
@@ -132,13 +123,13 @@ class _Maker:
                 one = by_state.get(state["name"])
                 if one is None:
                     continue
-                exit_ns = state.get("exit_latency_ns", round(1000 * state.get("exit_latency_us", 0)))
                 wake_ns = round(one["value"] - shallow)
                 state["wake_ns"] = wake_ns
-                if wake_ns > exit_ns:
+                if wake_ns > number_in(state, "exit_latency_ns"):
                     # A state's wake-up is at most its exit latency in the engine.
                     state["exit_latency_ns"] = wake_ns
-                    state.pop("exit_latency_us", None)
+                    for other in ("exit_latency_us", "exit_latency_ms"):
+                        state.pop(other, None)
                 self.notes.append(f"wake-up from {state['name']}: {_words(one, self.found)}, less {shallow:.0f} ns")
         deepest = max(wakes, key=lambda one: float(one["value"]))
         self.tree["source"]["cluster.idle.wake_ns"] = (

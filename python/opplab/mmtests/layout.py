@@ -111,9 +111,9 @@ class Comparison:
         found = self.summaries[column].get(operation)
         return None if found is None else found[1]
 
-    def has_intervals(self, column: int) -> bool:
-        """Whether any operation of a run has an interval."""
-        return any(interval is not None for _, interval in self.summaries[column].values())
+    def has_intervals(self) -> bool:
+        """Whether any operation of the baseline has an interval."""
+        return any(interval is not None for _, interval in self.summaries[0].values())
 
     def main_index(self) -> int | None:
         """Where the main statistic is in `stats`, None when it has no interval or is not shown."""
@@ -140,7 +140,7 @@ class Comparison:
             return [(False, 0.0)] * len(self.runs)
         base = 0.0
         base_interval = (0.0, 0.0)
-        if self.has_intervals(0):
+        if self.has_intervals():
             base = self.value(0, operation, main)
             base_interval = self.interval(0, operation) or base_interval
         for column in range(1, len(self.runs)):
@@ -203,7 +203,7 @@ def _through_string(value: float) -> float:
     return float(f"{value:.15g}")
 
 
-def ratio(comparison: Comparison, compare: bool = True) -> tuple[list[Row], int]:
+def ratio(comparison: Comparison) -> tuple[list[Row], int]:
     """Rows of the ratio table: each operation's main statistic over the baseline's, then their means.
 
     Returns
@@ -217,7 +217,7 @@ def ratio(comparison: Comparison, compare: bool = True) -> tuple[list[Row], int]
     labels = runs[0].ratio_labels
     operations = comparison.operations if labels is None else labels
     values = [_main_values(comparison, column, stat) for column in range(len(runs))]
-    with_intervals = has_interval and comparison.has_intervals(0)
+    with_intervals = has_interval and comparison.has_intervals()
     difference = pdiff if higher else pndiff
     ratios: list[list[float]] = []
     changes: list[list[float]] = []
@@ -257,9 +257,8 @@ def ratio(comparison: Comparison, compare: bool = True) -> tuple[list[Row], int]
         row: Row = [f"{'Ratio ' + operation:<{width}}"]
         for column in range(len(runs)):
             row.append(Cell(ratios[column][index], formats[column][0]))
-            if compare:
-                row.append(Cell(changes[column][index], formats[column][1]))
-                row.append(Cell(distances[column][index] if with_intervals else NAN, formats[column][2]))
+            row.append(Cell(changes[column][index], formats[column][1]))
+            row.append(Cell(distances[column][index] if with_intervals else NAN, formats[column][2]))
         rows.append(row)
     preferred = "Higher" if higher else "Lower"
     footers: list[tuple[str, Callable[[int], float]]] = [
@@ -275,8 +274,7 @@ def ratio(comparison: Comparison, compare: bool = True) -> tuple[list[Row], int]
         row = [f"{name + ' ' + preferred:<{width}}"]
         for column in range(len(runs)):
             row.append(Cell(function(column), formats[column][0]))
-            if compare:
-                row += [Cell(None, one) for one in formats[column][1:]]
+            row += [Cell(None, one) for one in formats[column][1:]]
         rows.append(row)
     return rows, width
 

@@ -194,8 +194,6 @@ def lines(
     x_label: str,
     y_label: str,
     *,
-    zero: bool = True,
-    height: int = 300,
     names: Sequence[str] | None = None,
     key: bool = False,
 ) -> str:
@@ -208,7 +206,8 @@ def lines(
     ends = [y + sign * (half or 0) for one in series for _, y, half in one.points for sign in (-1, 1)]
     # An interval may go below 0; the axis does not where no value is there.
     least = min(y for one in series for _, y, _ in one.points)
-    y_ticks = ticks(0.0 if zero and least >= 0 else min(ends), max(ends), 5)
+    y_ticks = ticks(0.0 if least >= 0 else min(ends), max(ends), 5)
+    height = 300
     left, right, top, bottom = _room(y_ticks), 12, 30 if key else 12, 44 if x_label else 26
     is_curve = len(set(xs)) > POINTS_MAX
     span = (max(xs) - min(xs)) or 1.0

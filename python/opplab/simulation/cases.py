@@ -60,6 +60,11 @@ class Case:
         )
 
     @property
+    def point(self) -> tuple[str, str, str]:
+        """Machine, benchmark and parameters: what policies and seeds are compared at."""
+        return self.machine, self.benchmark, self.param
+
+    @property
     def json(self) -> str:
         """Everything that the run depends on, as text, which can be sent to another process."""
         return self.inner.to_json()

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from opplab.files import toml_of
+from opplab.simulation.ranges import number_in
 
 # Not quantities: the form of the file, and what names things.
 _NAMES = {"format", "name", "provenance", "source", "range"}
@@ -71,7 +72,7 @@ def worst_case_latencies(text: str) -> list[dict[str, str]]:
     found = []
     for cluster in toml_of(text, "the machine file")["cluster"]:
         for state in cluster.get("idle", []):
-            latency_us = state.get("exit_latency_us", state.get("exit_latency_ns", 0) / 1000)
+            latency_us = number_in(state, "exit_latency_ns") / 1000
             if latency_us < _WORST_CASE_US or "wake_us" in state or "wake_ns" in state:
                 continue
             name = f"{cluster['name']}, {state['name']}"

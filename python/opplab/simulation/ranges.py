@@ -138,9 +138,12 @@ def idle_latencies(states: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]
     >>> idle_latencies([{"name": "c2", "entry_latency_us": 70, "exit_latency_ns": 160_000}])
     [('c2', 230)]
     """
-    return [
-        (str(one["name"]), int(_get(one, "entry_latency_ns") + _get(one, "exit_latency_ns")) // 1000) for one in states
-    ]
+    return [(str(one["name"]), exit_latency_ns(one) // 1000) for one in states]
+
+
+def exit_latency_ns(state: Mapping[str, Any]) -> int:
+    """Give the exit latency of an idle state as the kernel has it, which holds the entry."""
+    return int(number_in(state, "entry_latency_ns") + number_in(state, "exit_latency_ns"))
 
 
 def with_draw(machine: Mapping[str, Any], assumptions: Sequence[Assumption], shares: Sequence[float]) -> dict[str, Any]:
@@ -159,17 +162,17 @@ def with_draw(machine: Mapping[str, Any], assumptions: Sequence[Assumption], sha
 def _keep_sums(opps: Sequence[Mapping[str, Any]], drawn: Sequence[dict[str, Any]]) -> None:
     """Give the busy CPU what its cluster does not share in the draw: the sum has the range of `busy_uw`."""
     for opp, of in zip(opps, drawn, strict=True):
-        busy, shared = _get(opp, "busy_uw" if _name_in(opp, "busy_uw") else "uw"), _get(opp, "cluster_uw")
-        whole = round((busy + shared) * _get(of, "busy_uw") / busy) if busy else 0
+        busy, shared = number_in(opp, "busy_uw" if _name_in(opp, "busy_uw") else "uw"), number_in(opp, "cluster_uw")
+        whole = round((busy + shared) * number_in(of, "busy_uw") / busy) if busy else 0
         if whole > 1:
-            _put(of, "cluster_uw", min(round(_get(of, "cluster_uw")), whole - 1))
-            _put(of, "busy_uw", whole - round(_get(of, "cluster_uw")))
+            _put(of, "cluster_uw", min(round(number_in(of, "cluster_uw")), whole - 1))
+            _put(of, "busy_uw", whole - round(number_in(of, "cluster_uw")))
 
 
 def _set(machine: dict[str, Any], assumption: Assumption, share: float) -> None:
     drawn = assumption.at(share)
     targets = list(_targets(machine, assumption.key))
-    values = [_get(item, name) for item, name in targets]
+    values = [number_in(item, name) for item, name in targets]
     factor = drawn
     if not assumption.is_factor:
         middle = sorted(values)[len(values) // 2]
@@ -224,10 +227,16 @@ def _name_in(item: Mapping[str, Any], name: str) -> tuple[str, int] | None:
     return None
 
 
-def _get(item: Mapping[str, Any], name: str) -> float:
-    found = _name_in(item, name)
-    assert found is not None
-    return float(item[found[0]] * found[1])
+def number_in(item: Mapping[str, Any], name: str) -> float:
+    """Give a number of a table in the unit of `name`, in whatever unit the table has it; 0 where it has none.
+
+    Examples
+    --------
+    >>> number_in({"exit_latency_us": 160}, "exit_latency_ns"), number_in({}, "exit_latency_ns")
+    (160000.0, 0.0)
+    """
+    own, factor = _name_in(item, name) or (name, 0)
+    return float(item.get(own, 0) * factor)
 
 
 def _put(item: dict[str, Any], name: str, number: int) -> None:

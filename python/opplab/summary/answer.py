@@ -32,7 +32,7 @@ from opplab.report.start import (
 )
 from opplab.runs import is_rate
 from opplab.simulation.power import NO_IDLE_POWER, how_to_get_power, is_of_power, is_unknown
-from opplab.simulation.ranges import assumed_in_words
+from opplab.simulation.ranges import assumed_in_words, number_in
 from opplab.simulation.work import APART, ENERGY_PER_WORK, POWER_AT_EQUAL_WORK, with_energy_per_work
 from opplab.summary.caveats import boosted_cpus, caveats, eas_off, held_clocks, lone_boost, machines_of
 from opplab.summary.factors import grid_of
@@ -269,7 +269,7 @@ class Answer(Block):
         """Count the clear changes that are left out."""
         told = self._told()
         shown = [change for one in self.lines[most:] for name, change in one.changes.items() if name in told]
-        clear = sum(change.words.endswith("*") for change in shown)
+        clear = sum(change.certainty.is_clear for change in shown)
         return f" with {several_of(clear, 'clear change')}" if clear else ""
 
     def heats(self) -> list[Heat]:
@@ -871,12 +871,10 @@ def _wake_up(experiment: Experiment, lines: Sequence[Line]) -> str:
     found_ms = {line.values.get("latency_p99") for line in lines}
     machine = experiment.cases[0].file["machine"]
     exits_ms = {
-        state[key] * scale: state["name"]
+        number_in(state, key) / 1e6: state["name"]
         for cluster in machine["cluster"]
         for state in cluster.get("idle", [])
-        for unit, scale in (("ns", 1e-6), ("us", 1e-3), ("ms", 1.0))
-        for key in (f"exit_latency_{unit}", f"wake_{unit}")
-        if key in state
+        for key in ("exit_latency_ns", "wake_ns")
     }
     for exit_ms, name in exits_ms.items():
         if exit_ms and all(ms and math.isclose(ms, exit_ms, rel_tol=0.01) for ms in found_ms):
@@ -980,11 +978,7 @@ def start_of(work: Mapping[str, Any], duration_ns: int, begun_ns: int, *, longer
 
 def latest_begun_ns(like: Case, cases: Iterable[Case]) -> int:
     """Give when the last task begins, in the iteration of its machine, workload and variant where that is latest."""
-
-    def what(case: Case) -> tuple[str, ...]:
-        return case.machine, case.benchmark, case.param, case.policy
-
-    return max(case.inner.begun_ns() for case in cases if what(case) == what(like))
+    return max(case.inner.begun_ns() for case in cases if (case.point, case.policy) == (like.point, like.policy))
 
 
 def start_up(workloads: Sequence[tuple[Mapping[str, Any], int, int]]) -> str:

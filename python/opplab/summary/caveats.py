@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from opplab.cpulist import cpus_in, listed
 from opplab.errors import CaseError
@@ -26,6 +26,8 @@ from opplab.sweep.drivers import (
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.missing import idle_in_words, missing, unknown_idle
 from opplab.sweep.taken import RATE, kept_rate, refusal
+
+T = TypeVar("T")
 
 _EAS_OFF = 50.0
 """Percent of a run's time."""
@@ -318,12 +320,16 @@ def preference_of(case: Case) -> int | None:
     """Give the energy preference under which intel_pstate's active mode starts; None under others, or of several."""
     if driver_under(case.file["machine"], case.file["policy"]) != "intel_pstate":
         return None
+    assumed = _of_runnable(case.inner.assumed_preferences)
+    return None if assumed is None or len(assumed) > 1 else (*assumed, MEASURED)[0]
+
+
+def _of_runnable(ask: Callable[[], T]) -> T | None:
+    """Give what a case's part answers; None of one that does not run, and is named for that elsewhere."""
     try:
-        assumed = case.inner.assumed_preferences()
+        return ask()
     except CaseError:
-        # It does not run, and is named for that elsewhere.
         return None
-    return (*assumed, MEASURED)[0] if len(assumed) < 2 else None
 
 
 def preferences_by_kernel(cases: Iterable[Case]) -> list[str]:
@@ -350,12 +356,7 @@ def assumed_preferences(cases: Iterable[Case]) -> list[str]:
         name = str(case.file["policy"].get("epp") or "default")
         driver = driver_under(case.file["machine"], case.file["policy"])
         measured = "none was measured on AMD" if driver.startswith("amd") else f"only {MEASURED} was measured"
-        try:
-            assumed = case.inner.assumed_preferences()
-        except CaseError:
-            # It does not run, and is named for that elsewhere.
-            continue
-        for epp in assumed:
+        for epp in _of_runnable(case.inner.assumed_preferences) or ():
             names = found.setdefault(measured, {}).setdefault(epp, [])
             names += [name] if name not in (*names, str(epp)) else []
     notes = []
@@ -378,10 +379,7 @@ def preference_at_boot(cases: Iterable[Case]) -> list[str]:
         driver = driver_under(case.file["machine"], case.file["policy"])
         if driver not in ("amd-pstate-epp", "amd-pstate-guided"):
             continue
-        try:
-            facts = case.inner.facts()
-        except CaseError:
-            # It does not run, and is named for that elsewhere.
+        if (facts := _of_runnable(case.inner.facts)) is None:
             continue
         unnamed = case.file["policy"].get("epp") in (None, "", "default")
         asked = facts["governor"] == "powersave" and unnamed and (facts["epp"] or (None,))[0] == 0
@@ -480,7 +478,7 @@ def held_clocks(
     runs : mapping
         The metrics of each run by (point, policy) and seed.
     """
-    each = {((case.machine, case.benchmark, case.param), case.policy): case for case in cases}
+    each = {(case.point, case.policy): case for case in cases}
     labels = []
     for key, case in each.items():
         of = [] if key not in runs else runs[key].values()

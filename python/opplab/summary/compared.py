@@ -23,7 +23,7 @@ from opplab.certainty import change_text
 from opplab.comparison.method import compare_runs
 from opplab.comparison.overview import by_metric, gains, is_performance, overall, unlike_power
 from opplab.comparison.sources import Frame, Source, by_machine
-from opplab.comparison.tables import Cell, Table, change_ends
+from opplab.comparison.tables import Table, change_ends
 from opplab.errors import InputError
 from opplab.files import write_text
 from opplab.metrics import is_answer
@@ -31,7 +31,8 @@ from opplab.mmtests.statistics import amean
 from opplab.report import svg
 from opplab.report.html import panel, render
 from opplab.report.numbers import quantity
-from opplab.runs import Problem, Run, Series
+from opplab.runs import Problem, Run
+from opplab.summary.page import Means, places_on_axis, residency_panels
 
 # Pictures are for looking at: operations beyond these are in the table.
 _MOST_ROWS = 40
@@ -200,27 +201,9 @@ def report(
         residency += _residency(place, names, [name for name, _, _ in loaded], machine if len(places) > 1 else "")
     if lacking and not made:
         raise lacking[0]
-    if isinstance(source, str) or not isinstance(source, Sequence):
-        sources = (
-            [Path(source).name or str(source)]
-            if hasattr(source, "__fspath__") or isinstance(source, str)
-            else ["in memory"]
-        )
-    else:
-        sources = [Path(path).name for path in source]
+    given = [source] if isinstance(source, str) or not isinstance(source, Sequence) else source
+    sources = [Path(one).name or str(one) if isinstance(one, str | PathLike) else "in memory" for one in given]
     return ComparisonReport(names, made, sources, problems, residency, confidence)
-
-
-def _numbers(series: Sequence[Series]) -> tuple[list[float], list[str] | None, str]:
-    """Where the parameters stand on an axis: their numbers, or their order with names; and the axis' name."""
-    parts = [one.param.partition("=") for one in series]
-    words = [value or name for name, _, value in parts]
-    named = {name for name, equals, _ in parts if equals}
-    label = named.pop() if len(named) == 1 else "parameter"
-    try:
-        return [float(word) for word in words], None, label
-    except ValueError:
-        return [float(at) for at in range(len(words))], words, label
 
 
 def _value_panels(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
@@ -233,7 +216,8 @@ def _value_panels(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, st
     panels = []
     for metric, rows in by_metric.items():
         operations = [known[labels[at]] for at in rows]
-        xs, names, label = _numbers(operations)
+        xs, names, label = places_on_axis([one.param for one in operations])
+        label = label or "parameter"
         if len(rows) == 1 and len(one.runs) > 1:
             # The picture of changes shows it all.
             continue
@@ -245,7 +229,7 @@ def _value_panels(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, st
             for x, at in sorted(zip(xs, rows, strict=True)):
                 cell = one.table.rows[at].cells[column]
                 if cell is not None and cell.value is not None and math.isfinite(cell.value):
-                    series.points.append((x, cell.value, _half(cell)))
+                    series.points.append((x, cell.value, cell.half))
             if series.points:
                 drawn.append(series)
         if not drawn:
@@ -256,12 +240,6 @@ def _value_panels(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, st
         title = f"{one.name}: {metric or 'value'} by {label}{sense}"
         panels.append((title, svg.lines(title, drawn, label, y_label, names=names)))
     return panels
-
-
-def _half(cell: Cell) -> float | None:
-    if cell.low is None or cell.high is None or not math.isfinite(cell.high - cell.low):
-        return None
-    return (cell.high - cell.low) / 2
 
 
 def _changes(one: Benchmark, classes: dict[str, str]) -> list[tuple[str, str]]:
@@ -369,10 +347,6 @@ def _residency(
     """Where the CPUs' time went, if the results have it (`opplab run` writes it)."""
     if not isinstance(place, Frame):
         return []
-    import polars as pl
-
-    from opplab.summary.page import Means, residency_panels
-
     own = place.table.filter(pl.col("run").is_in(list(names)) & pl.col("benchmark").is_in(list(benchmarks)))
     own = own.filter(pl.col("metric").str.contains("^(freq_residency|busy|idle_residency):.*@"))
     if own.is_empty():

@@ -183,35 +183,22 @@ class Means:
         return math.fsum(values) / len(values) if values else 0.0
 
 
-def _split(param: str) -> tuple[str, float | None]:
-    """Split ``tasks=10`` into a name and a number."""
-    name, _, value = param.partition("=")
+def places_on_axis(params: Sequence[str]) -> tuple[list[float], list[str] | None, str]:
+    """Give where parameters stand on an axis, at their numbers or one after the other with names; and the axis' name.
+
+    Examples
+    --------
+    >>> places_on_axis(["tasks=10", "tasks=20"]), places_on_axis(["read", "write"])
+    (([10.0, 20.0], None, 'tasks'), ([0.0, 1.0], ['read', 'write'], ''))
+    """
+    parts = [param.partition("=") for param in params]
+    words = [value or name for name, _, value in parts]
+    named = {name for name, equals, _ in parts if equals}
+    label = named.pop() if len(named) == 1 else ""
     try:
-        return name, float(value)
+        return [float(word) for word in words], None, label
     except ValueError:
-        return name, None
-
-
-@dataclass(frozen=True)
-class _Axis:
-    """Where the parameters of a benchmark stand: at their number, or one after the other by name."""
-
-    at: dict[str, float]
-    names: list[str] | None
-    label: str
-
-    @classmethod
-    def of(cls, params: Sequence[str]) -> _Axis:
-        split = [_split(param) for param in params]
-        label = split[0][0] if len({name for name, _ in split}) == 1 and "=" in params[0] else ""
-        if all(value is not None for _, value in split):
-            return cls(
-                {param: value for param, (_, value) in zip(params, split, strict=True) if value is not None},
-                None,
-                f"number of {label}",
-            )
-        names = [param.partition("=")[2] or param for param in params]
-        return cls({param: float(place) for place, param in enumerate(params)}, names, label)
+        return [float(at) for at in range(len(words))], words, label
 
 
 def findings(blocks: Sequence[Block], drawn: bool = False) -> list[str]:
@@ -316,34 +303,35 @@ def _value_panels(
     panels = []
     for place, name in means.names.items():
         params = means.params[place]
-        axis = _Axis.of(params)
+        xs, names, label = places_on_axis(params)
+        load = f"number of {label}" if label and names is None else label
         ours, theirs = [], []
         for policy in means.policies:
             one = svg.Series(policy, classes[policy])
             ring = svg.Series(policy, classes[policy], hollow=True)
-            for param in params:
+            for x, param in zip(xs, params, strict=True):
                 value = means.estimate(metric, place, param, policy, block)
                 if value is None:
                     continue
-                one.points.append((axis.at[param], value.mean, value.half if value.varies else None))
+                one.points.append((x, value.mean, value.half if value.varies else None))
                 old = find_published(published, place[1], policy, param, unit)
                 if old is not None:
-                    ring.points.append((axis.at[param], old.mean, old.half))
+                    ring.points.append((x, old.mean, old.half))
             if one.points:
                 ours.append(one)
             if ring.points:
                 theirs.append(ring)
         if ours:
-            against = f" against {axis.label}" if axis.label and len(params) > 1 else ""
+            against = f" against {load}" if load and len(params) > 1 else ""
             title = f"{name}: {metric} ({unit}){against}{sense}"
             if theirs and not _share_a_scale(ours, theirs):
                 theirs = []
                 title += " (published values have another scale)"
-            label = f"{metric} ({unit})"
+            y_label = f"{metric} ({unit})"
             if len(params) > 1:
-                picture = svg.lines(title, [*theirs, *ours], axis.label, label, names=axis.names)
+                picture = svg.lines(title, [*theirs, *ours], load, y_label, names=names)
             else:
-                picture = _by_name(title, [*theirs, *ours], label)
+                picture = _by_name(title, [*theirs, *ours], y_label)
             panels.append((title, picture))
     return panels
 
@@ -555,7 +543,7 @@ def _residency_panels(
                 bars.append((param.partition("=")[2] or param, group))
         if not bars:
             continue
-        name, _ = _split(means.params[place][-1]) if means.params[place] else ("", None)
+        name = means.params[place][-1].partition("=")[0] if means.params[place] else ""
         by = f" by number of {name}" if name else ""
         title = f"{cluster}, {where}: {words}{by}"
         panels.append((title, svg.stacked(title, bars)))

@@ -114,11 +114,8 @@ def _estimate_of(cell: Cell) -> Estimate:
     """Give a cell of a comparison as a mean with half its interval: 0 where values are equal, None for one value."""
     assert cell.value is not None
     n = cell.n or 0
-    if cell.low is not None and cell.high is not None and not math.isnan(cell.low):
-        half: float | None = (cell.high - cell.low) / 2
-    else:
-        half = None if n < 2 or cell.is_open else 0.0
-    return Estimate(cell.value, half, n)
+    without = None if n < 2 or cell.is_open else 0.0
+    return Estimate(cell.value, without if cell.half is None else cell.half, n)
 
 
 def pair_blocks(

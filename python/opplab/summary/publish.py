@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,10 @@ from opplab import _opplab, catalog
 from opplab.certainty import change_text
 from opplab.comparison.method import compare_runs
 from opplab.comparison.sources import by_machine
-from opplab.files import read_text, safe_name, write_bytes, write_text
+from opplab.files import printable, read_text, safe_name, write_bytes, write_text
 from opplab.metrics import FRAMES, answers, find
 from opplab.report.numbers import several
+from opplab.report.text import flow, render_table, terminal_width
 from opplab.simulation.power import how_to_get_power, is_unknown
 from opplab.summary.caveats import machines_of
 from opplab.summary.pairs import Block, pair_blocks, places_of, render
@@ -181,6 +183,15 @@ def sure_tables(sure: Sureness) -> list[tuple[str, list[dict[str, Any]]]]:
         title = "what the changes depend on (share of their variance that each explains alone)"
         made.append((title, deciding))
     return made
+
+
+def print_sure(sure: Sureness, output_format: str) -> None:
+    """Print how sure changes are: on standard output where that is for people, else on standard error."""
+    width = terminal_width()
+    stream = sys.stdout if output_format == "text" else sys.stderr
+    for title, rows in sure_tables(sure):
+        stream.write(f"\n{printable(title)}\n{printable(render_table(rows, 'text', width))}")
+    stream.write("".join(f"{flow(printable(line), width)}\n" for line in sure.findings()))
 
 
 def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[str, list[dict[str, str]]]]:

@@ -18,8 +18,12 @@ SLICES_MAX = 5000
 """Slices of tasks that one window draws; a busier run is drawn for a shorter time."""
 
 
-def window(case: _opplab.Case, outcome: _opplab.Outcome, length_ms: float = 100.0) -> Timeline:
-    """Run a case and give up to `length_ms` from the middle of what is measured.
+LENGTH_NS = 100_000_000
+"""How long a window is."""
+
+
+def window(case: _opplab.Case, outcome: _opplab.Outcome) -> Timeline:
+    """Run a case and give up to `LENGTH_NS` from the middle of what is measured.
 
     Parameters
     ----------
@@ -27,7 +31,7 @@ def window(case: _opplab.Case, outcome: _opplab.Outcome, length_ms: float = 100.
         What running it gave before.
     """
     tables = case.events(["sched_switch", "cpu_frequency"])
-    length_ns = min(int(length_ms * 1e6), outcome["wall_ns"])
+    length_ns = min(LENGTH_NS, outcome["wall_ns"])
     # Round to whole ms, so that the axis is readable.
     start_ns = (outcome["end_ns"] - (outcome["wall_ns"] + length_ns) // 2) // 1_000_000 * 1_000_000
     end_ns = start_ns + length_ns

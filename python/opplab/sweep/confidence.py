@@ -53,7 +53,7 @@ def estimate(values: Sequence[float], level: float = 0.95, better: str = "lower"
     """
     n = len(values)
     harmonic = is_rate(better == "higher", unit) and min(values) > 0
-    mean, (low, high), _ = stats.mean(values, harmonic=harmonic, confidence=level)
+    mean, (low, high) = stats.mean(values, harmonic=harmonic, confidence=level)
     half = (high - low) / 2
     # Few rates that differ much have no upper end: no width describes their interval.
     return Estimate(mean, half if math.isfinite(half) else None, n)

@@ -10,14 +10,12 @@ that a machine does not describe may be of any class.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab, catalog
-from opplab.files import read_text
 from opplab.report.start import in_words
 from opplab.simulation.ranges import Assumption
 
@@ -28,8 +26,7 @@ if TYPE_CHECKING:
 @cache
 def built_in_fits() -> dict[str, dict[str, Any]]:
     """The built-in calibrations by name."""
-    names = catalog.names("calibration")
-    return {name: tomllib.loads(read_text(catalog.find("calibration", name), "a calibration")) for name in names}
+    return {name: catalog.table("calibration", name) for name in catalog.names("calibration")}
 
 
 def range_of(

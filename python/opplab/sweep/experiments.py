@@ -355,7 +355,7 @@ class Experiment:
 
     def measured_time(self, of: str = "") -> str:
         """Give the time of its runs in words, and what of it is left out as the warm-up."""
-        each = {(case.machine, case.benchmark, case.param): case for case in self.cases}
+        each = {case.point: case for case in self.cases}
         return measured_time(
             ((case.duration_ns, case.file["workload"].get("warmup_ns", 0)) for case in each.values()), of
         )
@@ -387,7 +387,7 @@ class Experiment:
         """Give a digest of what runs on each machine, whatever policies and seeds are; its length and warm-up in ns."""
         found: dict[str, tuple[str, int, int]] = {}
         for case in self.cases:
-            place = " ".join(filter(None, (case.machine, case.benchmark, case.param)))
+            place = " ".join(filter(None, case.point))
             if place not in found:
                 work = case.file["workload"]
                 # Groups and their CPUs are settings, and the seed draws when tasks start.

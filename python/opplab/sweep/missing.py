@@ -11,6 +11,7 @@ from opplab.errors import CaseError, InputError
 from opplab.kernel.profiles import halves
 from opplab.report.start import in_words
 from opplab.simulation.power import has_idle_power
+from opplab.simulation.ranges import exit_latency_ns
 from opplab.sweep.drivers import came_later
 
 if TYPE_CHECKING:
@@ -227,18 +228,14 @@ def changes_unknown_idle(machine: Mapping[str, Any], base: Mapping[str, Any], po
     return not has_idle_power(machine) and _idle_of(machine, base) != _idle_of(machine, policy)
 
 
-_SCALES_US = (("ns", 1e-3), ("us", 1.0), ("ms", 1e3))
-
-
 def _idle_of(machine: Mapping[str, Any], policy: Mapping[str, Any]) -> tuple[str, list[list[str]]]:
     """Give who chooses among which idle states of each cluster."""
-    off, limit_us = policy.get("idle_disable", ()), policy.get("cpu_dma_latency_us", inf)
+    off, limit_ns = policy.get("idle_disable", ()), 1000 * policy.get("cpu_dma_latency_us", inf)
     allowed = [
         [
             state["name"]
             for state in cluster.get("idle", ())
-            if state["name"] not in off
-            and sum(state.get(f"exit_latency_{unit}", 0) * scale for unit, scale in _SCALES_US) <= limit_us
+            if state["name"] not in off and exit_latency_ns(state) <= limit_ns
         ]
         for cluster in machine["cluster"]
     ]

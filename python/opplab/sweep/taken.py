@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
+from opplab.simulation.ranges import number_in
 from opplab.sweep.drivers import driver_under, drivers_of
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 
 RATE = "sampling_rate"
-_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000}
 
 
 def kept_rate(machine: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
@@ -56,11 +56,8 @@ def kept_rate(machine: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
     for gate, value in dict(policy.get("gates", {})).items():
         profile.set(gate, value)
     name = driver_under(machine, policy)
-    driver = next((one for one in drivers_of(machine) if one["name"] == name), {})
-    delay_ns, latency_ns = (
-        next((driver[f"{key}_{unit}"] * ns for unit, ns in _UNITS_NS.items() if f"{key}_{unit}" in driver), 0)
-        for key in ("transition_delay", "transition_latency")
-    )
+    driver: Mapping[str, Any] = next((one for one in drivers_of(machine) if one["name"] == name), {})
+    delay_ns, latency_ns = (int(number_in(driver, key)) for key in ("transition_delay_ns", "transition_latency_ns"))
     # cpufreq_governor.c:cpufreq_dbs_governor_init(), v6.12.
     default_us = profile.rate_limit_us(
         transition_delay_us=delay_ns // 1000, transition_latency_ns=latency_ns, driver=name

@@ -63,27 +63,21 @@ class Values:
 
     def change_from(self, base: Values) -> Values:
         """Give the change against a baseline in percent, by iteration and by draw, each with its own partner."""
-        own = {at: _change(value, base.own[at]) for at, value in self.own.items() if base.own.get(at)}
-        drawn = {
-            draw: {at: _change(value, theirs[at]) for at, value in values.items() if theirs.get(at)}
-            for draw, values in self.drawn.items()
-            if (theirs := base.drawn.get(draw))
-        }
-        return Values(own, drawn)
+        return self._with(base, lambda value, theirs: 100 * (value / theirs - 1) if theirs else None)
 
     def less_than(self, base: Values) -> Values:
         """Give how much less than a baseline it is, by iteration and by draw, each with its own partner."""
-        own = {at: base.own[at] - value for at, value in self.own.items() if at in base.own}
-        drawn = {
-            draw: {at: theirs[at] - value for at, value in values.items() if at in theirs}
-            for draw, values in self.drawn.items()
-            if (theirs := base.drawn.get(draw))
-        }
-        return Values(own, drawn)
+        return self._with(base, lambda value, theirs: theirs - value)
 
+    def _with(self, base: Values, of: Callable[[float, float], float | None]) -> Values:
+        """Give what comes of each value and its partner, where that is something."""
 
-def _change(value: float, base: float) -> float:
-    return 100 * (value / base - 1)
+        def each(ours: Mapping[int, float], theirs: Mapping[int, float]) -> dict[int, float]:
+            pairs = ((at, of(value, theirs[at])) for at, value in ours.items() if at in theirs)
+            return {at: found for at, found in pairs if found is not None}
+
+        shared = [draw for draw in self.drawn if base.drawn.get(draw)]
+        return Values(each(self.own, base.own), {draw: each(self.drawn[draw], base.drawn[draw]) for draw in shared})
 
 
 RUNS_OF_DRAW = 2
@@ -135,7 +129,7 @@ class Draws:
         drawn = {name: made._machines(name, machine, len(free)) for name, machine in machines.items()}
         iterations: dict[tuple[Point, str], list[Case]] = {}
         for case in cases:
-            iterations.setdefault(((case.machine, case.benchmark, case.param), case.policy), []).append(case)
+            iterations.setdefault((case.point, case.policy), []).append(case)
         for draw in range(1, number):
             others: dict[str, dict[tuple[str, ...], Case]] = {}
             if constants is not None and free:
@@ -166,7 +160,7 @@ class Draws:
         for (name, key), wanted in asked.items():
             of: dict[tuple[str, ...], list[Case]] = {}
             for case in self.own:
-                if ((case.machine, case.benchmark, case.param), case.policy) in wanted:
+                if (case.point, case.policy) in wanted:
                     of.setdefault(_place(case)[:3], []).append(case)
             chosen = [case for cases in of.values() for case in cases[:2]]
             one = next(one for one in self.assumptions[name] if one.key == key)
