@@ -18,6 +18,10 @@ pub(crate) struct Activation {
     pub to_ns: u64,
     /// Another task woke it.
     pub by_task: bool,
+    /// It may come again after the recorded ones.
+    pub comes: bool,
+    /// So many activations that followed each other at once; 0 for one.
+    pub parts: u64,
     pub work_ns: u64,
     /// Whom it woke, by places of tasks, and after which part of its work, ns.
     pub posts: Vec<(usize, u64)>,
@@ -69,22 +73,33 @@ fn median(mut values: Vec<u64>) -> u64 {
 /// Wake-ups of `task` by `waker` that do not show: in which activations of the waker, after which part of its work, and in which activation
 /// of the task. A waker that woke it in less than half of its activations had no reason in the others.
 fn missing(waker: &[Activation], task: usize, woken: &[Activation]) -> Vec<(usize, u64, usize)> {
-    let post = |activation: &Activation| activation.posts.iter().find(|&&(of, _)| of == task).map(|&(_, work_ns)| work_ns);
+    let posts = |one: &Activation| {
+        one.posts.iter().filter(|&&(of, _)| of == task).map(|&(_, work_ns)| work_ns).collect::<Vec<_>>()
+    };
+    let post = |one: &Activation| posts(one).first().copied();
     // The last one may not have come to it.
     let Some((_, whole)) = waker.split_last() else { return Vec::new() };
     let ran = whole.iter().filter(|activation| activation.work_ns > 0);
     let (before, without): (Vec<_>, Vec<_>) = ran.map(post).partition(Option::is_some);
-    if before.len() < without.len() || without.is_empty() {
+    if before.len() < without.len() {
         return Vec::new();
     }
     let before_ns = median(before.into_iter().flatten().collect());
     let mut found = Vec::new();
-    for (nth, activation) in whole.iter().enumerate().filter(|(_, one)| one.work_ns > 0 && post(one).is_none()) {
-        let part_ns = before_ns.min(activation.work_ns);
+    for (nth, activation) in whole.iter().enumerate().filter(|(_, one)| one.work_ns > 0) {
+        let (posts, parts) = (posts(activation), activation.parts.max(1));
         let length_ns = u128::from(activation.to_ns.saturating_sub(activation.from_ns));
-        let at_ns = activation.from_ns + (length_ns * u128::from(part_ns) / u128::from(activation.work_ns)) as u64;
-        let during = woken.partition_point(|one| one.from_ns <= at_ns).checked_sub(1);
-        found.extend(during.filter(|&during| at_ns < woken[during].to_ns).map(|during| (nth, part_ns, during)));
+        let bound_ns = |part: u64| (u128::from(activation.work_ns) * u128::from(part) / u128::from(parts)) as u64;
+        for part in 0..parts {
+            let (from_ns, to_ns) = (bound_ns(part), bound_ns(part + 1));
+            if posts.iter().any(|&post_ns| parts == 1 || (from_ns < post_ns && post_ns <= to_ns)) {
+                continue;
+            }
+            let part_ns = (from_ns + before_ns).min(to_ns);
+            let at_ns = activation.from_ns + (length_ns * u128::from(part_ns) / u128::from(activation.work_ns)) as u64;
+            let during = woken.partition_point(|one| one.from_ns <= at_ns).checked_sub(1);
+            found.extend(during.filter(|&during| at_ns < woken[during].to_ns).map(|during| (nth, part_ns, during)));
+        }
     }
     found
 }
@@ -115,11 +130,10 @@ fn pending(woken: &[Activation], during: &[usize]) -> Pending {
     }
 }
 
-/// What a recording shows of each of `tasks`.
-pub(crate) fn shown(tasks: &[Vec<Activation>]) -> Vec<Shown> {
+/// What a recording shows of each of `tasks`, of which each has so many activations `more` than it had.
+pub(crate) fn shown(tasks: &[Vec<Activation>], mut more: Vec<usize>) -> Vec<Shown> {
     let reaches = reaches(tasks);
     let mut all = vec![Shown::default(); tasks.len()];
-    let mut more = vec![0; tasks.len()];
     let in_turn = |task: usize| reaches[task].contains(&task);
     for task in 0..tasks.len() {
         if in_turn(task) {
@@ -128,8 +142,10 @@ pub(crate) fn shown(tasks: &[Vec<Activation>]) -> Vec<Shown> {
         }
         let wakers: Vec<usize> = (0..tasks.len()).filter(|&waker| reaches[waker].contains(&task)).collect();
         let woken = |waker: usize| tasks[waker].iter().any(|one| one.posts.iter().any(|&(of, _)| of == task));
-        let (&[waker], true) = (&wakers.iter().copied().filter(|&waker| woken(waker)).collect::<Vec<_>>()[..], tasks[task].iter().skip(1).all(|one| one.by_task))
-        else {
+        let (&[waker], true) = (
+            &wakers.iter().copied().filter(|&waker| woken(waker)).collect::<Vec<_>>()[..],
+            tasks[task].iter().skip(1).all(|one| one.by_task),
+        ) else {
             continue;
         };
         let found = missing(&tasks[waker], task, &tasks[task]);
@@ -146,7 +162,7 @@ pub(crate) fn shown(tasks: &[Vec<Activation>]) -> Vec<Shown> {
     for task in order {
         // Neither the first, which nobody woke, nor the last, which may go on.
         let whole: Vec<usize> =
-            (1..tasks[task].len().saturating_sub(1)).filter(|&nth| tasks[task][nth].by_task).collect();
+            (1..tasks[task].len().saturating_sub(1)).filter(|&nth| tasks[task][nth].comes).collect();
         if whole.is_empty() {
             continue;
         }
@@ -173,10 +189,16 @@ mod tests {
             to_ns: nth * 10 * MS + 2 * MS,
             work_ns: 2 * MS,
             posts: if wakes(nth) { vec![(1, MS)] } else { Vec::new() },
-            by_task: false,
+            ..Activation::default()
         });
-        let activation =
-            |&(from, to, work): &(u64, u64, u64)| Activation { from_ns: from * MS, to_ns: to * MS, work_ns: work * MS, by_task: true, ..Activation::default() };
+        let activation = |&(from, to, work): &(u64, u64, u64)| Activation {
+            from_ns: from * MS,
+            to_ns: to * MS,
+            work_ns: work * MS,
+            by_task: true,
+            comes: true,
+            ..Activation::default()
+        };
         let first = Activation::default();
         vec![waker.collect(), std::iter::once(first).chain(woken.iter().map(activation)).collect()]
     }
@@ -185,16 +207,19 @@ mod tests {
     fn the_work_of_one_wake_up_or_of_two_shows_what_became_of_the_second() {
         // Each second wake-up comes while the task runs: it sleeps then, and has none of it to do.
         let lost: Vec<(u64, u64, u64)> = (0..6).map(|nth| (1 + 20 * nth, 14 + 20 * nth, 5)).collect();
-        let found = shown(&tasks(|nth| nth % 2 == 0, &lost));
+        let found = shown(&tasks(|nth| nth % 2 == 0, &lost), vec![0; 2]);
         assert_eq!(found[1].pending, Pending::Lost);
-        assert_eq!(found[0].posts.iter().map(|&(nth, work_ns, of)| (nth, work_ns, of)).collect::<Vec<_>>(), [1, 3, 5, 7, 9].map(|nth| (nth, MS, 1)));
+        assert_eq!(
+            found[0].posts.iter().map(|&(nth, work_ns, of)| (nth, work_ns, of)).collect::<Vec<_>>(),
+            [1, 3, 5, 7, 9].map(|nth| (nth, MS, 1))
+        );
         assert_eq!(found[1].again, [1, 2, 3, 4, 5].map(|nth| nth));
         // Each third one: once with the work of two, and once with that of one.
         let of = |two: u64| -> Vec<(u64, u64, u64)> {
             (0..4).flat_map(|nth| [(1 + 30 * nth, 13 + 30 * nth, two), (21 + 30 * nth, 26 + 30 * nth, 5)]).collect()
         };
         let check = |two: u64, expected: Pending| {
-            let found = shown(&tasks(|nth| nth % 3 != 1, &of(two)));
+            let found = shown(&tasks(|nth| nth % 3 != 1, &of(two)), vec![0; 2]);
             assert_eq!(found[1].pending, expected, "{two}");
             assert_eq!(found[0].posts.is_empty(), expected != Pending::Lost);
         };
@@ -203,15 +228,18 @@ mod tests {
         check(7, Pending::Unknown);
         // Nothing is missing.
         let quick: Vec<(u64, u64, u64)> = (0..12).map(|nth| (1 + 10 * nth, 4 + 10 * nth, 3)).collect();
-        assert_eq!(shown(&tasks(|_| true, &quick)), vec![Shown::default(); 2]);
+        assert_eq!(shown(&tasks(|_| true, &quick), vec![0; 2]), vec![Shown::default(); 2]);
     }
 
     /// Goal: who wakes its waker loses nothing.
     #[test]
     fn tasks_that_wake_each_other_keep_all() {
-        let mut both = tasks(|nth| nth % 2 == 0, &(0..6).map(|nth| (1 + 20 * nth, 14 + 20 * nth, 5)).collect::<Vec<_>>());
+        let mut both =
+            tasks(|nth| nth % 2 == 0, &(0..6).map(|nth| (1 + 20 * nth, 14 + 20 * nth, 5)).collect::<Vec<_>>());
         both[1][2].posts = vec![(0, MS)];
-        let found = shown(&both);
-        assert!(found.iter().all(|task| task.pending == Pending::Kept && task.posts.is_empty() && task.again.is_empty()));
+        let found = shown(&both, vec![0; 2]);
+        assert!(
+            found.iter().all(|task| task.pending == Pending::Kept && task.posts.is_empty() && task.again.is_empty())
+        );
     }
 }

@@ -31,6 +31,7 @@ use opplab_signals::groups::{Group, ROOT};
 
 use crate::costs::TRAIN_GAP_NS;
 use crate::events::{Affinity, Context, Ev, Events, Left, TaskInfo, What};
+use crate::late::{Late, late};
 use crate::lost::{Activation, Pending, Shown, shown};
 use crate::measure::Window;
 use crate::periods::{Trains, expiries, together};
@@ -62,6 +63,8 @@ enum Step {
     Fork(TaskIdx),
     /// Slept from the first time to the second; what ended it may have come as early as the third.
     Sleep(u64, u64, u64, Cause),
+    /// Came to its timer, of this period, when it had expired.
+    Due(u64),
 }
 
 /// A task under recovery.
@@ -79,6 +82,8 @@ struct History {
     woken_ns: Option<u64>,
     /// How long it took from the end of some sleeps to its running, by their places among the steps: where its CPU was idle, ns.
     exits_ns: BTreeMap<usize, u32>,
+    /// Where it is late, its timer's time is set anew; the period, ns.
+    anew_ns: Option<u64>,
     /// The kernel's priority that it was last seen with.
     prio: Option<i64>,
     /// The clamps that it had asked for then.
@@ -768,7 +773,13 @@ fn activations(history: &History, window: Window, place: &BTreeMap<TaskIdx, usiz
             Step::Sleep(from_ns, to_ns, _, cause) => {
                 all[last].to_ns = from_ns;
                 let by_task = cause == Cause::Task;
-                all.push(Activation { from_ns: to_ns, to_ns: window.1, by_task, ..Activation::default() });
+                all.push(Activation {
+                    from_ns: to_ns,
+                    to_ns: window.1,
+                    by_task,
+                    comes: by_task,
+                    ..Activation::default()
+                });
             }
             Step::Run(work_ns) => all[last].work_ns += work_ns,
             Step::Post(task) => {
@@ -785,13 +796,63 @@ fn activations(history: &History, window: Window, place: &BTreeMap<TaskIdx, usiz
 /// the woken tasks do then at the ends of theirs.
 fn lose(window: Window, kept: &mut [(TaskIdx, History)]) -> Vec<Pending> {
     let place: BTreeMap<TaskIdx, usize> = kept.iter().enumerate().map(|(index, (task, _))| (*task, index)).collect();
-    let all: Vec<Vec<Activation>> = kept.iter().map(|(_, history)| activations(history, window, &place)).collect();
+    let mut all: Vec<Vec<Activation>> = kept.iter().map(|(_, history)| activations(history, window, &place)).collect();
+    let mut more = vec![0; kept.len()];
+    for (nth, (_, history)) in kept.iter_mut().enumerate() {
+        let timed = |step: &Step| !matches!(step, Step::Sleep(_, _, _, Cause::Task | Cause::Device));
+        if !history.steps.iter().all(timed) || is_relative(history) {
+            continue;
+        }
+        let Some(found) = late(&all[nth]) else { continue };
+        part(history, &found, &mut all[nth]);
+        more[nth] = found.more;
+    }
     let tasks: Vec<TaskIdx> = kept.iter().map(|(task, _)| *task).collect();
-    let found = shown(&all);
+    let found = shown(&all, more);
     for ((_, history), shown) in kept.iter_mut().zip(&found) {
         with_lost(history, shown, &tasks);
     }
     found.into_iter().map(|shown| shown.pending).collect()
+}
+
+/// Parts the activations of a history that are several.
+fn part(history: &mut History, late: &Late, all: &mut [Activation]) {
+    for (nth, activation) in all.iter_mut().enumerate() {
+        activation.parts = late.parts.get(&nth).copied().unwrap_or(0);
+    }
+    let in_time: Vec<usize> = (1..all.len().saturating_sub(1))
+        .filter(|&nth| all[nth + 1].from_ns - all[nth].from_ns <= late.period_ns + late.period_ns / 2)
+        .collect();
+    in_time.into_iter().for_each(|nth| all[nth].comes = !late.absolute);
+    history.anew_ns = (!late.absolute).then_some(late.period_ns);
+    let steps = std::mem::take(&mut history.steps);
+    let exits_ns = std::mem::take(&mut history.exits_ns);
+    let (mut nth, mut work_ns) = (0, 0);
+    for (place, step) in steps.into_iter().enumerate() {
+        if let Some(&exit_ns) = exits_ns.get(&place) {
+            history.exits_ns.insert(history.steps.len(), exit_ns);
+        }
+        match step {
+            Step::Run(ns) => {
+                let (parts, whole_ns) = (all[nth].parts.max(1), all[nth].work_ns);
+                let mut from_ns = work_ns;
+                for part in 1..parts {
+                    let at_ns = (u128::from(whole_ns) * u128::from(part) / u128::from(parts)) as u64;
+                    if at_ns > work_ns && at_ns <= work_ns + ns {
+                        history.steps.extend((at_ns > from_ns).then_some(Step::Run(at_ns - from_ns)));
+                        history.steps.push(Step::Due(late.period_ns));
+                        from_ns = at_ns;
+                    }
+                }
+                work_ns += ns;
+                history.steps.extend((work_ns > from_ns).then_some(Step::Run(work_ns - from_ns)));
+                continue;
+            }
+            Step::Sleep(..) => (nth, work_ns) = (nth + 1, 0),
+            _ => {}
+        }
+        history.steps.push(step);
+    }
 }
 
 /// The history with what was lost of it.
@@ -816,7 +877,8 @@ fn with_lost(history: &mut History, shown: &Shown, tasks: &[TaskIdx]) {
             }
             Step::Run(ns) => {
                 let mut rest_ns = ns;
-                let here = shown.posts.iter().filter(|&&(of, at_ns, _)| of == nth && at_ns > work_ns && at_ns <= work_ns + ns);
+                let here =
+                    shown.posts.iter().filter(|&&(of, at_ns, _)| of == nth && at_ns > work_ns && at_ns <= work_ns + ns);
                 for &(_, at_ns, woken) in here {
                     let first_ns = at_ns.saturating_sub(work_ns + ns - rest_ns);
                     history.steps.extend((first_ns > 0).then_some(Step::Run(first_ns)));
@@ -831,7 +893,10 @@ fn with_lost(history: &mut History, shown: &Shown, tasks: &[TaskIdx]) {
     }
     begins.push(steps.len());
     for &nth in &shown.again {
-        history.steps.extend(&steps[begins[nth]..begins[nth + 1]]);
+        history.steps.extend(steps[begins[nth]..begins[nth + 1]].iter().map(|step| match (step, history.anew_ns) {
+            (Step::Sleep(_, _, _, Cause::Timer), Some(period_ns)) => Step::Due(period_ns),
+            (&step, _) => step,
+        }));
     }
 }
 
@@ -888,6 +953,9 @@ struct Sleeps<'e> {
     relative: bool,
     /// The phase of the ticks, where these serve the timers.
     wheel_ns: Option<u64>,
+    /// The period of a timer whose time is set anew where the task is late, and whether it was since the last sleep; ns.
+    anew_ns: Option<u64>,
+    late: bool,
     expiries_ns: std::slice::Iter<'e, u64>,
     due_ns: u64,
 }
@@ -950,6 +1018,8 @@ impl Compiler<'_> {
         let mut sleeps = Sleeps {
             relative: !recording.by_time && is_relative(history),
             wheel_ns: recording.tick_phase_ns.filter(|&phase_ns| recording.is_wheel(expiries_ns, phase_ns)),
+            anew_ns: history.anew_ns,
+            late: false,
             expiries_ns: expiries_ns.iter(),
             due_ns: born_ns,
         };
@@ -973,6 +1043,13 @@ impl Compiler<'_> {
             match *step {
                 Step::Prio(prio) => ops.push(Op::SetPolicy { policy: policy_of(prio, reservation) }),
                 Step::Sleep(from, to, _, Cause::Timer) => self.sleep((from, to), &mut sleeps, &mut ops),
+                Step::Due(period_ns) => {
+                    sleeps.due_ns += if history.anew_ns.is_none() { period_ns } else { 0 };
+                    sleeps.late = true;
+                    let absolute = history.anew_ns.is_none();
+                    ops.push(Op::Timer { timer: 0, period_ns, absolute, own: true });
+                    ops.push(Op::Activation { phase: 0, timed: true });
+                }
                 step => ops.extend(self.op(task, step, workload)),
             }
         }
@@ -992,9 +1069,13 @@ impl Compiler<'_> {
         }
         let expiry_ns = sleeps.expiries_ns.next().copied().unwrap_or(to);
         let before_tick = |phase_ns| self.recording.before_tick(to, phase_ns).saturating_sub(DUE_NS);
-        let period_ns = sleeps.wheel_ns.map_or(expiry_ns, before_tick).saturating_sub(sleeps.due_ns);
-        sleeps.due_ns += period_ns;
-        ops.push(Op::Timer { timer: 0, period_ns, absolute: true, own: true });
+        let due_ns = sleeps.wheel_ns.map_or(expiry_ns, before_tick);
+        let gap_ns = due_ns.saturating_sub(sleeps.due_ns);
+        // Set anew where it was late, it expired a period after that.
+        let late_ns = sleeps.anew_ns.filter(|_| std::mem::take(&mut sleeps.late));
+        sleeps.due_ns += gap_ns;
+        let absolute = sleeps.anew_ns.is_none();
+        ops.push(Op::Timer { timer: 0, period_ns: late_ns.unwrap_or(gap_ns), absolute, own: true });
         ops.push(Op::Activation { phase: 0, timed: true });
     }
 
@@ -1040,7 +1121,7 @@ impl Compiler<'_> {
             }
             Step::Sleep(_, _, _, Cause::Task) => self.wait(task),
             // They depend on the priorities and sleeps before.
-            Step::Prio(_) | Step::Sleep(_, _, _, Cause::Timer) => None,
+            Step::Prio(_) | Step::Sleep(_, _, _, Cause::Timer) | Step::Due(_) => None,
         }
     }
 }

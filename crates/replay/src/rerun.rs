@@ -395,7 +395,8 @@ impl Replay {
         }
         let workload = case.workload;
         let sharing = OnceCell::new();
-        let mut replay = Self { events, setup, workload, exits_ns, pending, pids, shared_stream, sharing, assumed_power };
+        let mut replay =
+            Self { events, setup, workload, exits_ns, pending, pids, shared_stream, sharing, assumed_power };
         let assumed = replay.assumed_reservations(&|_| true);
         replay.setup.notes.extend(assumed);
         Ok(replay)
@@ -446,7 +447,12 @@ impl Replay {
         };
         let if_lost = match unsure.kept {
             0..NAMED => Vec::new(),
-            _ => sharing.losing().some_runs(LOST_RUNS, &change.apply(&self.setup.policy), mode, self.births(Some(change)))?,
+            _ => sharing.losing().some_runs(
+                LOST_RUNS,
+                &change.apply(&self.setup.policy),
+                mode,
+                self.births(Some(change)),
+            )?,
         };
         let work = |run: &Measured| match mode {
             Mode::Open if self.setup.machine.speed_is_constant() => 1,
@@ -479,8 +485,7 @@ impl Replay {
         let made = || {
             let mut replay = self.clone();
             replay.setup.machine.shared_stream = true;
-            (replay.workload, replay.pids, replay.exits_ns, replay.pending) =
-                recovered(&replay.events, &replay.setup);
+            (replay.workload, replay.pids, replay.exits_ns, replay.pending) = recovered(&replay.events, &replay.setup);
             Box::new(replay)
         };
         self.shared_stream.then(|| &**self.sharing.get_or_init(made))
