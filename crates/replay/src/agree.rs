@@ -174,6 +174,7 @@ fn prepare(dir: &Path) -> Result<Option<Prepared>, ReplayError> {
         known: &known,
         tick_phase_ns: phase_ns(&events, tick_nsec(setup.policy.hz.into())),
         by_time: true,
+        loses: false,
     };
     let _ = recover(&others, |task| !is_thread(task) && !takes_samples(&events, &setup.policy, task), &mut workload);
     let start = start_at(&events, &setup, start_ns - lead_ns);

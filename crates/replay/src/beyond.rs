@@ -58,7 +58,7 @@ pub(crate) fn spans(events: &Events, tasks: &[TaskSpec]) -> Vec<Span> {
 
 /// Whether a recovered task had not ended when the trace did: it waits for ever then.
 fn goes_on(task: &TaskSpec) -> bool {
-    matches!(task.ops[..], [.., Op::SemWait { .. }, Op::Exit])
+    matches!(task.ops[..], [.., Op::SemWait { .. } | Op::Suspend { .. }, Op::Exit])
 }
 
 fn work_ns(task: &TaskSpec) -> u64 {

@@ -19,6 +19,8 @@ pub mod events;
 pub mod fit;
 pub mod idle;
 pub mod idle_states;
+mod late;
+mod lost;
 pub mod measure;
 pub mod metrics;
 pub mod nearer;

@@ -93,6 +93,8 @@ pub struct Metric {
     pub change_counts: Option<bool>,
     /// Each run of a closed loop, replayed and changed, from which all of the above follows; empty in an open one.
     pub runs: Vec<(u64, Option<u64>)>,
+    /// Of the changed policy, if wake-ups of running tasks are lost that the runs keep.
+    pub if_lost: Option<u64>,
 }
 
 /// The place of each policy in [`alike`]'s order.
@@ -198,11 +200,12 @@ pub fn metrics(comparison: &Comparison, mode: Mode) -> Vec<Metric> {
                     .zip(off)
                     .map(|(changed_by, off)| changed_by > off + unlike_work && exceeds(changed_by, off)),
             };
-            let [replayed, changed] = [replayed, changed].map(|mean| mean.map(Mean::rounded));
+            let if_lost = Mean::of(comparison.if_lost.iter().filter_map(of));
+            let [replayed, changed, if_lost] = [replayed, changed, if_lost].map(|mean| mean.map(Mean::rounded));
             if mode == Mode::Open {
                 runs.clear();
             }
-            Metric { name, unit, recorded, replayed, changed, verdict, change_counts, runs }
+            Metric { name, unit, recorded, replayed, changed, verdict, change_counts, runs, if_lost }
         };
     let energy_known = !comparison.energy_is_silent();
     let energy = |run: &Measured| u64::try_from(run.total_energy_fj() / 1_000_000_000).ok();
@@ -269,6 +272,7 @@ mod tests {
             work_share: None,
             beyond: crate::beyond::Beyond::default(),
             unsure: crate::wakeups::Unsure::default(),
+            if_lost: Vec::new(),
             runs: (checks.clone(), changes),
             streams: None,
         };

@@ -31,6 +31,8 @@ use opplab_signals::groups::{Group, ROOT};
 
 use crate::costs::TRAIN_GAP_NS;
 use crate::events::{Affinity, Context, Ev, Events, Left, TaskInfo, What};
+use crate::late::{Late, late};
+use crate::lost::{Activation, Pending, Shown, shown};
 use crate::measure::Window;
 use crate::periods::{Trains, expiries, together};
 use crate::tick::{DUE_NS, since_tick_ns};
@@ -61,6 +63,8 @@ enum Step {
     Fork(TaskIdx),
     /// Slept from the first time to the second; what ended it may have come as early as the third.
     Sleep(u64, u64, u64, Cause),
+    /// Came to its timer, of this period, when it had expired.
+    Due(u64),
 }
 
 /// A task under recovery.
@@ -78,6 +82,8 @@ struct History {
     woken_ns: Option<u64>,
     /// How long it took from the end of some sleeps to its running, by their places among the steps: where its CPU was idle, ns.
     exits_ns: BTreeMap<usize, u32>,
+    /// Where it is late, its timer's time is set anew; the period, ns.
+    anew_ns: Option<u64>,
     /// The kernel's priority that it was last seen with.
     prio: Option<i64>,
     /// The clamps that it had asked for then.
@@ -151,6 +157,18 @@ pub struct Recording<'a> {
     pub tick_phase_ns: Option<u64>,
     /// All wake-ups are timers: what is recovered happens when it happened, whatever the rest of the workload does.
     pub by_time: bool,
+    /// Where the recording shows that a task loses wake-ups while it runs, it does, and those that were lost are there to come.
+    pub loses: bool,
+}
+
+/// What is known of a recovered task beside its program.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    pub pid: i32,
+    /// By the op at which it stands when it is woken, how long it took to run where its CPU was idle, ns; 0 where that is not known.
+    pub exits_ns: Vec<u32>,
+    /// What becomes of wake-ups while it runs.
+    pub pending: Pending,
 }
 
 impl Recording<'_> {
@@ -180,13 +198,12 @@ impl Recording<'_> {
     }
 }
 
-/// Appends the recovered tasks for which `wanted` holds to `workload`. Times begin at the window's start. Gives of each of them its pid and,
-/// by the op at which it stands when it is woken, how long it took to run where its CPU was idle, ns; 0 where that is not known.
-pub fn recover(
+/// Appends the recovered tasks for which `wanted` holds to `workload`. Times begin at the window's start.
+pub(crate) fn recover(
     recording: &Recording<'_>,
     wanted: impl Fn(TaskIdx) -> bool,
     workload: &mut Workload,
-) -> Vec<(i32, Vec<u32>)> {
+) -> Vec<Known> {
     let timed = by_timer(recording.events);
     let bound = bound_by_taskset(recording.events);
     let group_cpus = cpus_of_groups(recording, &recording.events.task_groups.list);
@@ -704,10 +721,11 @@ fn write(
     group_cpus: &[GroupCpus],
     histories: BTreeMap<TaskIdx, History>,
     workload: &mut Workload,
-) -> Vec<(i32, Vec<u32>)> {
+) -> Vec<Known> {
     // Only who ran is a task.
-    let kept: Vec<(TaskIdx, History)> =
+    let mut kept: Vec<(TaskIdx, History)> =
         histories.into_iter().filter(|(_, history)| history.first_cpu.is_some()).collect();
+    let pending = if recording.loses { lose(recording.window, &mut kept) } else { vec![Pending::Unknown; kept.len()] };
     let compiler = Compiler {
         recording,
         group_cpus,
@@ -716,10 +734,12 @@ fn write(
         place: (0..).zip(&kept).map(|(index, (task, _))| (*task, index)).collect(),
         first_task: workload.tasks.len() as u32,
         first_sem: workload.semaphores.len() as u32,
+        first_cond: workload.nr_conds,
         device: device_of(recording, &kept, workload),
+        pending: &pending,
     };
     let expiries_ns = all_expiries(recording, &kept);
-    let mut exits_ns: Vec<(i32, Vec<u32>)> = Vec::new();
+    let mut known: Vec<Known> = Vec::new();
     let mut names: BTreeMap<String, u32> = BTreeMap::new();
     for ((task, history), expiries_ns) in kept.iter().zip(&expiries_ns) {
         let info = &recording.events.tasks[*task as usize];
@@ -727,17 +747,157 @@ fn write(
         let nth = names.entry(info.name.clone()).or_default();
         *nth += 1;
         let name = if *nth == 1 { info.name.clone() } else { format!("{}#{nth}", info.name) };
-        let (spec, task_exits_ns) = compiler.task(name, *task, history, expiries_ns, workload);
+        let (spec, exits_ns) = compiler.task(name, *task, history, expiries_ns, workload);
         workload.tasks.push(spec);
         workload.semaphores.push(0);
-        exits_ns.push((info.pid, task_exits_ns));
+        known.push(Known { pid: info.pid, exits_ns, pending: pending[known.len()] });
+    }
+    if pending.contains(&Pending::Lost) {
+        workload.nr_conds += kept.len() as u32;
     }
     let first = groups_at(recording.events, recording.window.0);
     let of = kept.iter().map(|(task, _)| first.get(*task as usize).copied().unwrap_or(ROOT));
     let of_tasks: Vec<(u32, usize)> = (compiler.first_task..).zip(of).collect();
     let groups = &recording.events.task_groups.list;
     add_groups(groups, group_cpus, (compiler.first_task, &of_tasks), compiler.nr_cpus, workload);
-    exits_ns
+    known
+}
+
+/// A history as what the task did from one sleep to the next; `place`: of each task among those that are kept.
+fn activations(history: &History, window: Window, place: &BTreeMap<TaskIdx, usize>) -> Vec<Activation> {
+    let from_ns = history.first_ns.unwrap_or(window.0);
+    let mut all = vec![Activation { from_ns, to_ns: window.1, ..Activation::default() }];
+    for step in &history.steps {
+        let last = all.len() - 1;
+        match *step {
+            Step::Sleep(from_ns, to_ns, _, cause) => {
+                all[last].to_ns = from_ns;
+                let by_task = cause == Cause::Task;
+                all.push(Activation {
+                    from_ns: to_ns,
+                    to_ns: window.1,
+                    by_task,
+                    comes: by_task,
+                    ..Activation::default()
+                });
+            }
+            Step::Run(work_ns) => all[last].work_ns += work_ns,
+            Step::Post(task) => {
+                let after_ns = all[last].work_ns;
+                all[last].posts.extend(place.get(&task).map(|&place| (place, after_ns)));
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// Finds which of the tasks lose wake-ups while they run, and puts those that were lost back into the histories: the wakers' again, and what
+/// the woken tasks do then at the ends of theirs.
+fn lose(window: Window, kept: &mut [(TaskIdx, History)]) -> Vec<Pending> {
+    let place: BTreeMap<TaskIdx, usize> = kept.iter().enumerate().map(|(index, (task, _))| (*task, index)).collect();
+    let mut all: Vec<Vec<Activation>> = kept.iter().map(|(_, history)| activations(history, window, &place)).collect();
+    let mut more = vec![0; kept.len()];
+    for (nth, (_, history)) in kept.iter_mut().enumerate() {
+        let timed = |step: &Step| !matches!(step, Step::Sleep(_, _, _, Cause::Task | Cause::Device));
+        if !history.steps.iter().all(timed) || is_relative(history) {
+            continue;
+        }
+        let Some(found) = late(&all[nth]) else { continue };
+        part(history, &found, &mut all[nth]);
+        more[nth] = found.more;
+    }
+    let tasks: Vec<TaskIdx> = kept.iter().map(|(task, _)| *task).collect();
+    let found = shown(&all, more);
+    for ((_, history), shown) in kept.iter_mut().zip(&found) {
+        with_lost(history, shown, &tasks);
+    }
+    found.into_iter().map(|shown| shown.pending).collect()
+}
+
+/// Parts the activations of a history that are several.
+fn part(history: &mut History, late: &Late, all: &mut [Activation]) {
+    for (nth, activation) in all.iter_mut().enumerate() {
+        activation.parts = late.parts.get(&nth).copied().unwrap_or(0);
+    }
+    let in_time: Vec<usize> = (1..all.len().saturating_sub(1))
+        .filter(|&nth| all[nth + 1].from_ns - all[nth].from_ns <= late.period_ns + late.period_ns / 2)
+        .collect();
+    in_time.into_iter().for_each(|nth| all[nth].comes = !late.absolute);
+    history.anew_ns = (!late.absolute).then_some(late.period_ns);
+    let steps = std::mem::take(&mut history.steps);
+    let exits_ns = std::mem::take(&mut history.exits_ns);
+    let (mut nth, mut work_ns) = (0, 0);
+    for (place, step) in steps.into_iter().enumerate() {
+        if let Some(&exit_ns) = exits_ns.get(&place) {
+            history.exits_ns.insert(history.steps.len(), exit_ns);
+        }
+        match step {
+            Step::Run(ns) => {
+                let (parts, whole_ns) = (all[nth].parts.max(1), all[nth].work_ns);
+                let mut from_ns = work_ns;
+                for part in 1..parts {
+                    let at_ns = (u128::from(whole_ns) * u128::from(part) / u128::from(parts)) as u64;
+                    if at_ns > work_ns && at_ns <= work_ns + ns {
+                        history.steps.extend((at_ns > from_ns).then_some(Step::Run(at_ns - from_ns)));
+                        history.steps.push(Step::Due(late.period_ns));
+                        from_ns = at_ns;
+                    }
+                }
+                work_ns += ns;
+                history.steps.extend((work_ns > from_ns).then_some(Step::Run(work_ns - from_ns)));
+                continue;
+            }
+            Step::Sleep(..) => (nth, work_ns) = (nth + 1, 0),
+            _ => {}
+        }
+        history.steps.push(step);
+    }
+}
+
+/// The history with what was lost of it.
+fn with_lost(history: &mut History, shown: &Shown, tasks: &[TaskIdx]) {
+    if shown.posts.is_empty() && shown.again.is_empty() {
+        return;
+    }
+    let steps = std::mem::take(&mut history.steps);
+    let exits_ns = std::mem::take(&mut history.exits_ns);
+    let (mut nth, mut work_ns) = (0, 0);
+    // Where each activation begins: with the sleep that ends in it.
+    let mut begins = vec![0];
+    for (place, step) in steps.iter().enumerate() {
+        if let Some(&exit_ns) = exits_ns.get(&place) {
+            history.exits_ns.insert(history.steps.len(), exit_ns);
+        }
+        match *step {
+            Step::Sleep(..) => {
+                (nth, work_ns) = (nth + 1, 0);
+                begins.push(place);
+                history.steps.push(*step);
+            }
+            Step::Run(ns) => {
+                let mut rest_ns = ns;
+                let here =
+                    shown.posts.iter().filter(|&&(of, at_ns, _)| of == nth && at_ns > work_ns && at_ns <= work_ns + ns);
+                for &(_, at_ns, woken) in here {
+                    let first_ns = at_ns.saturating_sub(work_ns + ns - rest_ns);
+                    history.steps.extend((first_ns > 0).then_some(Step::Run(first_ns)));
+                    history.steps.push(Step::Post(tasks[woken]));
+                    rest_ns -= first_ns;
+                }
+                history.steps.extend((rest_ns > 0).then_some(Step::Run(rest_ns)));
+                work_ns += ns;
+            }
+            step => history.steps.push(step),
+        }
+    }
+    begins.push(steps.len());
+    for &nth in &shown.again {
+        history.steps.extend(steps[begins[nth]..begins[nth + 1]].iter().map(|step| match (step, history.anew_ns) {
+            (Step::Sleep(_, _, _, Cause::Timer), Some(period_ns)) => Step::Due(period_ns),
+            (&step, _) => step,
+        }));
+    }
 }
 
 /// When the timers of each task expired.
@@ -781,7 +941,10 @@ struct Compiler<'r> {
     place: BTreeMap<TaskIdx, u32>,
     first_task: u32,
     first_sem: u32,
+    first_cond: u32,
     device: u32,
+    /// By place.
+    pending: &'r [Pending],
 }
 
 /// The sleeps of a task that timers end.
@@ -790,6 +953,9 @@ struct Sleeps<'e> {
     relative: bool,
     /// The phase of the ticks, where these serve the timers.
     wheel_ns: Option<u64>,
+    /// The period of a timer whose time is set anew where the task is late, and whether it was since the last sleep; ns.
+    anew_ns: Option<u64>,
+    late: bool,
     expiries_ns: std::slice::Iter<'e, u64>,
     due_ns: u64,
 }
@@ -852,6 +1018,8 @@ impl Compiler<'_> {
         let mut sleeps = Sleeps {
             relative: !recording.by_time && is_relative(history),
             wheel_ns: recording.tick_phase_ns.filter(|&phase_ns| recording.is_wheel(expiries_ns, phase_ns)),
+            anew_ns: history.anew_ns,
+            late: false,
             expiries_ns: expiries_ns.iter(),
             due_ns: born_ns,
         };
@@ -867,13 +1035,21 @@ impl Compiler<'_> {
         for (nth, step) in history.steps.iter().enumerate() {
             if let (Step::Sleep(_, _, _, cause), Some(&exit_ns)) = (step, history.exits_ns.get(&nth)) {
                 // A semaphore is looked at again after the wake-up.
-                let op = ops.len() + usize::from(*cause != Cause::Task);
+                let stays = *cause == Cause::Task && !self.loses(task);
+                let op = ops.len() + usize::from(!stays);
                 exits_ns.resize(exits_ns.len().max(op + 1), 0);
                 exits_ns[op] = exit_ns;
             }
             match *step {
                 Step::Prio(prio) => ops.push(Op::SetPolicy { policy: policy_of(prio, reservation) }),
                 Step::Sleep(from, to, _, Cause::Timer) => self.sleep((from, to), &mut sleeps, &mut ops),
+                Step::Due(period_ns) => {
+                    sleeps.due_ns += if history.anew_ns.is_none() { period_ns } else { 0 };
+                    sleeps.late = true;
+                    let absolute = history.anew_ns.is_none();
+                    ops.push(Op::Timer { timer: 0, period_ns, absolute, own: true });
+                    ops.push(Op::Activation { phase: 0, timed: true });
+                }
                 step => ops.extend(self.op(task, step, workload)),
             }
         }
@@ -893,15 +1069,27 @@ impl Compiler<'_> {
         }
         let expiry_ns = sleeps.expiries_ns.next().copied().unwrap_or(to);
         let before_tick = |phase_ns| self.recording.before_tick(to, phase_ns).saturating_sub(DUE_NS);
-        let period_ns = sleeps.wheel_ns.map_or(expiry_ns, before_tick).saturating_sub(sleeps.due_ns);
-        sleeps.due_ns += period_ns;
-        ops.push(Op::Timer { timer: 0, period_ns, absolute: true, own: true });
+        let due_ns = sleeps.wheel_ns.map_or(expiry_ns, before_tick);
+        let gap_ns = due_ns.saturating_sub(sleeps.due_ns);
+        // Set anew where it was late, it expired a period after that.
+        let late_ns = sleeps.anew_ns.filter(|_| std::mem::take(&mut sleeps.late));
+        sleeps.due_ns += gap_ns;
+        let absolute = sleeps.anew_ns.is_none();
+        ops.push(Op::Timer { timer: 0, period_ns: late_ns.unwrap_or(gap_ns), absolute, own: true });
         ops.push(Op::Activation { phase: 0, timed: true });
     }
 
     /// The task waits for another one.
     fn wait(&self, task: TaskIdx) -> Option<Op> {
-        self.place.get(&task).map(|place| Op::SemWait { sem: self.first_sem + place })
+        let place = self.place.get(&task)?;
+        Some(match self.loses(task) {
+            true => Op::Suspend { cond: self.first_cond + place },
+            false => Op::SemWait { sem: self.first_sem + place },
+        })
+    }
+
+    fn loses(&self, task: TaskIdx) -> bool {
+        self.place.get(&task).is_some_and(|&place| self.pending[place as usize] == Pending::Lost)
     }
 
     /// A step that does not depend on those before it; `None` where whom it is about is no task here.
@@ -920,7 +1108,10 @@ impl Compiler<'_> {
                 let set = (!cpus.is_empty()).then(|| cpu_set(workload, &cpus));
                 Some(Op::SetGroupCpus { group: group as u32, set })
             }
-            Step::Post(other) => self.place.get(&other).map(|other| Op::SemPost { sem: self.first_sem + other }),
+            Step::Post(other) => self.place.get(&other).map(|place| match self.loses(other) {
+                true => Op::Resume { cond: self.first_cond + place },
+                false => Op::SemPost { sem: self.first_sem + place },
+            }),
             Step::Fork(child) => {
                 let here = self.place.get(&child).map(|child| self.first_task + child);
                 here.or_else(|| self.recording.known.get(&child).copied()).map(|task| Op::Fork { task })
@@ -930,7 +1121,7 @@ impl Compiler<'_> {
             }
             Step::Sleep(_, _, _, Cause::Task) => self.wait(task),
             // They depend on the priorities and sleeps before.
-            Step::Prio(_) | Step::Sleep(_, _, _, Cause::Timer) => None,
+            Step::Prio(_) | Step::Sleep(_, _, _, Cause::Timer) | Step::Due(_) => None,
         }
     }
 }

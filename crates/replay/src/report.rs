@@ -74,9 +74,9 @@ fn self_check(comparison: &Comparison) -> Node {
 /// What is shown of each metric; what is not known is absent.
 fn metrics_node(rows: &[Metric]) -> Node {
     Node::list(rows.iter().map(|row| {
-        let Metric { name, unit, recorded, replayed, changed, verdict, change_counts, runs } = row;
+        let Metric { name, unit, recorded, replayed, changed, verdict, change_counts, runs, if_lost } = row;
         let runs = Some(runs).filter(|runs| !runs.is_empty());
-        node_table! { metric: name, unit, recorded, replayed, changed, verdict: verdict.words(), change_counts, runs }
+        node_table! { metric: name, unit, recorded, replayed, changed, verdict: verdict.words(), change_counts, runs, if_lost }
     }))
 }
 

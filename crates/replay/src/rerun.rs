@@ -29,6 +29,7 @@ use crate::costs;
 use crate::energy::NO_STATES;
 use crate::events::{Events, Simulated, What, is_kernel_thread};
 use crate::idle_states::IdleStates;
+use crate::lost::Pending;
 use crate::measure::{
     Measured, PolicyTimes, Streams, Told, Window, alike, distance_per_100k, measure, silent_cpus, window_start_ns,
 };
@@ -39,7 +40,7 @@ use crate::setup::{Recorded, Setup, common_value, recording_files, shows_request
 use crate::signals::First;
 use crate::silence::Silence;
 use crate::tick::{late_ticks, phase_ns};
-use crate::wakeups::{Unsure, unsure};
+use crate::wakeups::{NAMED, Unsure, losing, unsure};
 
 /// How near the replay of a trace's own policy is to be in frequency residency, in parts of 100 000.
 pub const FREQ_LIMIT: u64 = 5_000;
@@ -137,6 +138,8 @@ pub struct Replay {
     pub workload: Workload,
     /// Of its tasks: how long wake-ups on idle CPUs took (see [`recover`]).
     exits_ns: Vec<Vec<u32>>,
+    /// Of its tasks: what becomes of wake-ups while they run.
+    pending: Vec<Pending>,
     /// The pids of the workload's tasks.
     pub pids: Vec<i32>,
     /// The recorded machine's CPUs shared one instruction stream.
@@ -188,6 +191,8 @@ pub struct Comparison {
     pub beyond: Beyond,
     /// What of their work hangs on what wake-ups are, which the trace does not show.
     pub unsure: Unsure,
+    /// Runs of the changed policy in which wake-ups of running tasks are lost, if that is unsure and changes anything.
+    pub if_lost: Vec<Measured>,
     /// The runs of a closed loop that `check` and `changed` are the means of; those of equal number had the same costs and draws.
     pub runs: (Vec<Measured>, Vec<Measured>),
     /// Of a recording on a shared stream in a closed loop whose CPUs apart are not near as a whole: which of both ways it is of.
@@ -202,6 +207,8 @@ const OPEN_KEEPS: &str = "an open loop keeps where tasks ran, what their utilisa
 
 /// Runs of a closed loop, which count by their mean.
 pub const RUNS: u64 = 15;
+/// Of them so many run again with wake-ups that are lost, where that is unsure.
+const LOST_RUNS: u64 = 5;
 /// By how much the machine's costs differ from one run to the next, in percent. They are medians; in truth each switch takes another
 /// time, and who is first where two meet may decide where tasks stay.
 const COSTS_PERCENT: u64 = 2;
@@ -375,7 +382,7 @@ impl Replay {
             let costs = &mut setup.machine.costs;
             costs.sugov_work_ns = costs.sugov_work_ns.saturating_sub(costs.context_switch_ns);
         }
-        let (workload, pids, exits_ns) = recovered(&events, &setup);
+        let (workload, pids, exits_ns, pending) = recovered(&events, &setup);
         let case = Case {
             machine: setup.machine.clone(),
             workload,
@@ -389,7 +396,8 @@ impl Replay {
         }
         let workload = case.workload;
         let sharing = OnceCell::new();
-        let mut replay = Self { events, setup, workload, exits_ns, pids, shared_stream, sharing, assumed_power };
+        let mut replay =
+            Self { events, setup, workload, exits_ns, pending, pids, shared_stream, sharing, assumed_power };
         let assumed = replay.assumed_reservations(&|_| true);
         replay.setup.notes.extend(assumed);
         Ok(replay)
@@ -433,7 +441,19 @@ impl Replay {
         let beyond = beyond(&sharing.workload.tasks, self.events.duration_ns, pairs);
         let unsure = match mode {
             Mode::Open => Unsure::default(),
-            Mode::Closed => unsure(&sharing.workload.tasks, comparison.runs.0.iter().zip(&runs)),
+            Mode::Closed => {
+                let known: Vec<bool> = sharing.pending.iter().map(|&pending| pending != Pending::Unknown).collect();
+                unsure(&sharing.workload.tasks, &known, comparison.runs.0.iter().zip(&runs))
+            }
+        };
+        let if_lost = match unsure.kept {
+            0..NAMED => Vec::new(),
+            _ => sharing.losing().some_runs(
+                LOST_RUNS,
+                &change.apply(&self.setup.policy),
+                mode,
+                self.births(Some(change)),
+            )?,
         };
         let work = |run: &Measured| match mode {
             Mode::Open if self.setup.machine.speed_is_constant() => 1,
@@ -447,6 +467,7 @@ impl Replay {
             work_share,
             beyond,
             unsure,
+            if_lost,
             runs: (comparison.runs.0, runs),
             ..comparison
         })
@@ -465,7 +486,7 @@ impl Replay {
         let made = || {
             let mut replay = self.clone();
             replay.setup.machine.shared_stream = true;
-            (replay.workload, replay.pids, replay.exits_ns) = recovered(&replay.events, &replay.setup);
+            (replay.workload, replay.pids, replay.exits_ns, replay.pending) = recovered(&replay.events, &replay.setup);
             Box::new(replay)
         };
         self.shared_stream.then(|| &**self.sharing.get_or_init(made))
@@ -527,6 +548,7 @@ impl Replay {
             work_share: None,
             beyond: Beyond::default(),
             unsure: Unsure::default(),
+            if_lost: Vec::new(),
             runs: (runs, Vec::new()),
             streams: None,
         }
@@ -559,6 +581,7 @@ impl Replay {
             known: &BTreeMap::new(),
             tick_phase_ns: phase_ns(events, tick_nsec(self.setup.policy.hz.into())),
             by_time: false,
+            loses: false,
         };
         let _ = recover(&recording, takes, &mut workload);
         if workload.tasks.is_empty() {
@@ -620,7 +643,27 @@ impl Replay {
         Births::Placed
     }
 
+    /// The same, with tasks that lose wake-ups while they run wherever the recording does not show that they do not.
+    fn losing(&self) -> Self {
+        let loses = |sem: u32| self.pending.get(sem as usize) == Some(&Pending::Unknown);
+        let mut replay = self.clone();
+        replay.workload = losing(&self.workload, loses);
+        for (task, exits_ns) in self.workload.tasks.iter().zip(&mut replay.exits_ns) {
+            // A semaphore is looked at again after the wake-up.
+            for (nth, op) in task.ops.iter().enumerate().rev() {
+                if matches!(op, Op::SemWait { sem } if loses(*sem)) && nth + 1 < exits_ns.len() {
+                    exits_ns.swap(nth, nth + 1);
+                }
+            }
+        }
+        replay
+    }
+
     fn runs(&self, policy: &Policy, mode: Mode, births: Births) -> Result<Vec<Measured>, ReplayError> {
+        self.some_runs(RUNS, policy, mode, births)
+    }
+
+    fn some_runs(&self, nr: u64, policy: &Policy, mode: Mode, births: Births) -> Result<Vec<Measured>, ReplayError> {
         if mode == Mode::Open {
             return Ok(vec![self.measured(&self.open_events(policy)?)]);
         }
@@ -629,7 +672,7 @@ impl Replay {
             let spans: Vec<Span> = spans(&events, &self.workload.tasks);
             Ok(Measured { work_done, spans, ..self.measured(&events) })
         };
-        (0..RUNS).map(run).collect()
+        (0..nr).map(run).collect()
     }
 
     /// The events of the trace under `policy` in an open loop.
@@ -763,8 +806,9 @@ impl Replay {
     }
 }
 
-/// The work of `events` on the machine of `setup`; of its tasks the pids, and how long wake-ups on idle CPUs took.
-fn recovered(events: &Events, setup: &Setup) -> (Workload, Vec<i32>, Vec<Vec<u32>>) {
+/// The work of `events` on the machine of `setup`; of its tasks the pids, how long wake-ups on idle CPUs took, and what becomes of wake-ups
+/// while they run.
+fn recovered(events: &Events, setup: &Setup) -> (Workload, Vec<i32>, Vec<Vec<u32>>, Vec<Pending>) {
     let mut workload = Workload { name: "recovered".into(), ..Workload::default() };
     let recording = Recording {
         events,
@@ -775,11 +819,14 @@ fn recovered(events: &Events, setup: &Setup) -> (Workload, Vec<i32>, Vec<Vec<u32
         known: &BTreeMap::new(),
         tick_phase_ns: phase_ns(events, tick_nsec(setup.policy.hz.into())),
         by_time: false,
+        loses: true,
     };
     let tasks = recover(&recording, |task| !takes_samples(events, &setup.policy, task), &mut workload);
-    let (pids, exits_ns) = tasks.into_iter().unzip();
+    let pids = tasks.iter().map(|task| task.pid).collect();
+    let pending = tasks.iter().map(|task| task.pending).collect();
+    let exits_ns = tasks.into_iter().map(|task| task.exits_ns).collect();
     workload.duration_ns = Some(events.duration_ns);
-    (workload, pids, exits_ns)
+    (workload, pids, exits_ns, pending)
 }
 
 /// The first of some names or numbers, and how many more there are.

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use opplab_model::workload::{Op, TaskSpec};
+use opplab_model::workload::{Op, TaskSpec, Workload};
 
 use crate::measure::Measured;
 
@@ -27,7 +27,7 @@ pub struct Unsure {
 }
 
 /// A task with less, in parts of 100 000 of the recorded work, is not named.
-const NAMED: u64 = 1_000;
+pub(crate) const NAMED: u64 = 1_000;
 
 fn work_ns(task: &TaskSpec) -> u64 {
     task.ops.iter().map(|op| if let Op::Run { work_ns, .. } = op { *work_ns } else { 0 }).sum()
@@ -48,7 +48,7 @@ fn wakes(task: &TaskSpec, sem: u32) -> (u64, u64, u64) {
         match op {
             Op::Run { .. } => runs = true,
             Op::SemPost { sem: of } if *of == sem => here += 1,
-            Op::Sleep { .. } | Op::Timer { .. } | Op::SemWait { .. } | Op::Io { .. } => {
+            Op::Sleep { .. } | Op::Timer { .. } | Op::SemWait { .. } | Op::Suspend { .. } | Op::Io { .. } => {
                 ran += u64::from(runs || here > 0);
                 woke += u64::from(here > 0);
                 posts += here;
@@ -60,9 +60,25 @@ fn wakes(task: &TaskSpec, sem: u32) -> (u64, u64, u64) {
     (ran, woke, posts)
 }
 
-/// What is unsure of `tasks` in pairs of runs: under their own policy, and under the changed one.
+/// The program of a workload whose semaphores that `loses` takes lose what is posted while nobody waits, and how many there are.
+pub(crate) fn losing(workload: &Workload, loses: impl Fn(u32) -> bool) -> Workload {
+    let mut losing = workload.clone();
+    losing.nr_conds += workload.semaphores.len() as u32;
+    for op in losing.tasks.iter_mut().flat_map(|task| &mut task.ops) {
+        match *op {
+            Op::SemWait { sem } if loses(sem) => *op = Op::Suspend { cond: workload.nr_conds + sem },
+            Op::SemPost { sem } if loses(sem) => *op = Op::Resume { cond: workload.nr_conds + sem },
+            _ => {}
+        }
+    }
+    losing
+}
+
+/// What is unsure of `tasks` in pairs of runs: under their own policy, and under the changed one. `known`: of which tasks the recording
+/// shows it.
 pub(crate) fn unsure<'a>(
     tasks: &[TaskSpec],
+    known: &[bool],
     pairs: impl Iterator<Item = (&'a Measured, &'a Measured)> + Clone,
 ) -> Unsure {
     let all: u128 = tasks.iter().map(|task| u128::from(work_ns(task))).sum();
@@ -81,7 +97,7 @@ pub(crate) fn unsure<'a>(
         u64::try_from(u128::from(work) * u128::from(part) * 100_000 / (u128::from(of.max(1)) * all)).unwrap_or(u64::MAX)
     };
     let mut found: Vec<(u64, u64, &str)> = Vec::new();
-    for task in tasks {
+    for (task, _) in tasks.iter().zip(known).filter(|(_, known)| !**known) {
         let Some(sem) = waits_at(task) else { continue };
         let [own, changed] = wakeups.get(task.name.as_str()).copied().unwrap_or_default();
         // One that loses a wake-up has slept before the one after the next.
@@ -145,7 +161,7 @@ mod tests {
         let waits: Vec<Op> = (0..10).flat_map(|_| [Op::SemWait { sem: 1 }, work]).collect();
         let woken = task("woken", [waits, vec![Op::SemWait { sem: 1 }, Op::Exit]].concat());
         let tasks = [waker, woken];
-        let of = |own: u64, changed: u64| unsure(&tasks, [(&run(own), &run(changed))].into_iter());
+        let of = |own: u64, changed: u64| unsure(&tasks, &[false; 2], [(&run(own), &run(changed))].into_iter());
         // 10 of 22 us are the woken task's.
         let lost = 100_000 * 10 / 22 * 2 / 10;
         let check = |own: u64, changed: u64, kept: u64| {

@@ -107,11 +107,14 @@ def _interval(
     ratio = one["ratio"]
     change = 100 * (ratio - 1)
     recorded = metric.get("recorded")
-    changes = [change, 100 * (ratio * replayed / recorded - 1)] if recorded else [change]
+    # A change whose running tasks keep their wake-ups, and one in which they lose them.
+    ratios = [ratio, *([metric["if_lost"] / replayed] if "if_lost" in metric else [])]
+    changes = [100 * (of * base - 1) for of in ratios for base in (1.0, *([replayed / recorded] if recorded else []))]
     own = hypot(OWN_ERROR * ratio, OWN_ERROR_OF_CHANGE * change)
     # From the interval of a mean to that of the next value.
     single = 100 * sqrt(runs + 1)
-    low = min(changes) - hypot(single * (ratio - one["low"]), own) - unsure[0] * ratio
+    kept = 0.0 if "if_lost" in metric else unsure[0]
+    low = min(changes) - hypot(single * (ratio - one["low"]), own) - kept * ratio
     high = max(changes) + hypot(single * (one["high"] - ratio), own) + unsure[1] * ratio
     return [max(low, -100.0), high]
 
