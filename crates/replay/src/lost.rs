@@ -79,7 +79,8 @@ fn missing(waker: &[Activation], task: usize, woken: &[Activation]) -> Vec<(usiz
     let Some((_, whole)) = waker.split_last() else { return Vec::new() };
     let ran = whole.iter().filter(|activation| activation.work_ns > 0);
     let (before, without): (Vec<_>, Vec<_>) = ran.map(post).partition(Option::is_some);
-    if before.len() < without.len() {
+    // One of each two, but for how both begin and end.
+    if before.len() + 1 < without.len() {
         return Vec::new();
     }
     let before_ns = median(before.into_iter().flatten().collect());
