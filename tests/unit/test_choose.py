@@ -1519,6 +1519,7 @@ def test_a_case_without_work_is_the_same_machine_and_time() -> None:
 
 def test_the_start_is_that_of_the_iteration_where_it_is_longest() -> None:
     """`choose` named the first seed's start, and `run` the last one's."""
+    from opplab.simulation.cases import Case
     from opplab.simulation.simulate import build_case
     from opplab.summary.answer import latest_begun_ns
 
@@ -1529,13 +1530,7 @@ def test_the_start_is_that_of_the_iteration_where_it_is_longest() -> None:
     begun = [case.begun_ns() for case in cases]
     assert len(set(begun)) == 3
 
-    class Like:
-        machine = benchmark = param = policy = ""
-
-        def __init__(self, inner: object) -> None:
-            self.inner = inner
-
-    likes: Any = [Like(case) for case in cases]
+    likes = [Case.of(case) for case in cases]
     assert latest_begun_ns(likes[0], likes) == max(begun)
 
 

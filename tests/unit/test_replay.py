@@ -970,6 +970,73 @@ def test_wake_ups_of_a_running_task_are_named_as_unsure(tmp_path: Path) -> None:
     assert sum(found.get("work_unsure", [0])) < 1000
 
 
+def test_wake_ups_that_a_slow_run_lost_come_under_a_quick_policy(tmp_path: Path) -> None:
+    """Each second wake-up comes while its task runs. Their work shows that they are lost, or kept by a semaphore.
+
+    Method: the run itself under the other policy, whose task is woken twice as often.
+    """
+    keys, fast = {"governor": "powersave"}, {"governor": "performance"}
+    tasks = {
+        "src": {"loop": -1, "run": 500, "resume": "dst", "timer": {"ref": "unique", "period": 10000}, "cpus": [0]},
+        "dst": {"loop": -1, "suspend": "dst", "run": 9000, "cpus": [1]},
+    }
+    before = _energy("msm8917", tasks, keys, tmp_path)
+    truth = _energy("msm8917", tasks, {**keys, **fast}, tmp_path) / before
+    found = _closed("msm8917", tasks, keys, tmp_path, "--governor", "performance")
+    energy = found["metrics"][0]
+    assert energy["replayed"] == pytest.approx(energy["recorded"], rel=0.01), "they are lost under the own policy, too"
+    assert energy["changed"] / energy["replayed"] == pytest.approx(truth, rel=0.02)
+    assert sum(found.get("work_unsure", [0])) < 1000
+    # A semaphore's are none that were lost.
+    kept = {
+        "src": {**{key: value for key, value in tasks["src"].items() if key != "resume"}, "sem_post": "s"},
+        "dst": {"loop": -1, "sem_wait": "s", "run": 9000, "cpus": [1]},
+    }
+    found = _closed("msm8917", kept, keys, tmp_path, "--governor", "performance")
+    assert found["metrics"][0]["replayed"] == pytest.approx(found["metrics"][0]["recorded"], rel=0.01)
+
+
+def test_an_interval_spans_runs_that_keep_wake_ups_and_runs_that_lose_them(tmp_path: Path) -> None:
+    """Under a slower policy both may be. Method: the run itself, whose task loses them; the replay keeps them."""
+    keys, slow = {"governor": "performance"}, {"governor": "powersave"}
+    tasks = {
+        "src": {"loop": -1, "run": 500, "resume": "dst", "timer": {"ref": "unique", "period": 10000}, "cpus": [0]},
+        "dst": {"loop": -1, "suspend": "dst", "run": 9000, "cpus": [1]},
+    }
+    truth = _energy("msm8917", tasks, {**keys, **slow}, tmp_path)
+    row = _closed("msm8917", tasks, keys, tmp_path, "--governor", "powersave")["metrics"][0]
+    assert row["if_lost"] == pytest.approx(truth, rel=0.02)
+    low, high = row["change_percent"]
+    assert low < 100 * (truth / row["recorded"] - 1) < 100 * (row["changed"] / row["replayed"] - 1) < high
+
+
+def test_late_activations_on_a_grid_are_parted(tmp_path: Path) -> None:
+    """A task that another one kept from its CPU does several activations at once: they were one of that work.
+
+    Method: the program states what each activation is; timers are of the grid of 10 ms.
+    """
+    tasks = {
+        "per": {"loop": -1, "run": 2000, "timer": {"ref": "unique", "period": 10000, "mode": "absolute"}, "cpus": [0]},
+        "rt": {
+            "loop": -1,
+            "run": 14000,
+            "timer": {"ref": "unique", "period": 100000},
+            "cpus": [0],
+            "policy": "SCHED_FIFO",
+            "priority": 10,
+        },
+    }
+    machine = Machine.load("msm8917")
+    work = Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    simulate(machine, work, Policy(governor="performance"), seconds=2, seed=3).to_trace(tmp_path / "run.dat")
+    (case,), *_ = _opplab.replayed_cases(str(tmp_path / "run.dat"), machine._inner, 1, None, None, False)
+    ops = {task["name"]: task["ops"] for task in json.loads(case.to_json())["workload"]["tasks"]}["per-0"]
+    # In 2 s there are 200; what the end cut is not known.
+    assert sum(op[0] == "timer" for op in ops) >= 195
+    works = [op[1] for op in ops if op[0] == "run"]
+    assert max(works[:-1]) < 1.3 * median(works)
+
+
 def test_an_interval_spans_both_baselines_and_single_runs() -> None:
     """It had the spread of a mean of the replay's runs, and held 80 of 193 true energies. Method: by hand."""
     pairs = [(1000 + 7 * (n % 5), 800 + 11 * (n % 3)) for n in range(15)]

@@ -18,8 +18,6 @@ pub(crate) struct Activation {
     pub to_ns: u64,
     /// Another task woke it.
     pub by_task: bool,
-    /// It may come again after the recorded ones.
-    pub comes: bool,
     /// So many activations that followed each other at once; 0 for one.
     pub parts: u64,
     pub work_ns: u64,
@@ -81,7 +79,8 @@ fn missing(waker: &[Activation], task: usize, woken: &[Activation]) -> Vec<(usiz
     let Some((_, whole)) = waker.split_last() else { return Vec::new() };
     let ran = whole.iter().filter(|activation| activation.work_ns > 0);
     let (before, without): (Vec<_>, Vec<_>) = ran.map(post).partition(Option::is_some);
-    if before.len() < without.len() {
+    // One of each two, but for how both begin and end.
+    if before.len() + 1 < without.len() {
         return Vec::new();
     }
     let before_ns = median(before.into_iter().flatten().collect());
@@ -130,10 +129,11 @@ fn pending(woken: &[Activation], during: &[usize]) -> Pending {
     }
 }
 
-/// What a recording shows of each of `tasks`, of which each has so many activations `more` than it had.
-pub(crate) fn shown(tasks: &[Vec<Activation>], mut more: Vec<usize>) -> Vec<Shown> {
+/// What a recording shows of each of `tasks`.
+pub(crate) fn shown(tasks: &[Vec<Activation>]) -> Vec<Shown> {
     let reaches = reaches(tasks);
     let mut all = vec![Shown::default(); tasks.len()];
+    let mut more = vec![0; tasks.len()];
     let in_turn = |task: usize| reaches[task].contains(&task);
     for task in 0..tasks.len() {
         if in_turn(task) {
@@ -162,7 +162,7 @@ pub(crate) fn shown(tasks: &[Vec<Activation>], mut more: Vec<usize>) -> Vec<Show
     for task in order {
         // Neither the first, which nobody woke, nor the last, which may go on.
         let whole: Vec<usize> =
-            (1..tasks[task].len().saturating_sub(1)).filter(|&nth| tasks[task][nth].comes).collect();
+            (1..tasks[task].len().saturating_sub(1)).filter(|&nth| tasks[task][nth].by_task).collect();
         if whole.is_empty() {
             continue;
         }
@@ -196,7 +196,6 @@ mod tests {
             to_ns: to * MS,
             work_ns: work * MS,
             by_task: true,
-            comes: true,
             ..Activation::default()
         };
         let first = Activation::default();
@@ -207,7 +206,7 @@ mod tests {
     fn the_work_of_one_wake_up_or_of_two_shows_what_became_of_the_second() {
         // Each second wake-up comes while the task runs: it sleeps then, and has none of it to do.
         let lost: Vec<(u64, u64, u64)> = (0..6).map(|nth| (1 + 20 * nth, 14 + 20 * nth, 5)).collect();
-        let found = shown(&tasks(|nth| nth % 2 == 0, &lost), vec![0; 2]);
+        let found = shown(&tasks(|nth| nth % 2 == 0, &lost));
         assert_eq!(found[1].pending, Pending::Lost);
         assert_eq!(
             found[0].posts.iter().map(|&(nth, work_ns, of)| (nth, work_ns, of)).collect::<Vec<_>>(),
@@ -219,7 +218,7 @@ mod tests {
             (0..4).flat_map(|nth| [(1 + 30 * nth, 13 + 30 * nth, two), (21 + 30 * nth, 26 + 30 * nth, 5)]).collect()
         };
         let check = |two: u64, expected: Pending| {
-            let found = shown(&tasks(|nth| nth % 3 != 1, &of(two)), vec![0; 2]);
+            let found = shown(&tasks(|nth| nth % 3 != 1, &of(two)));
             assert_eq!(found[1].pending, expected, "{two}");
             assert_eq!(found[0].posts.is_empty(), expected != Pending::Lost);
         };
@@ -228,7 +227,7 @@ mod tests {
         check(7, Pending::Unknown);
         // Nothing is missing.
         let quick: Vec<(u64, u64, u64)> = (0..12).map(|nth| (1 + 10 * nth, 4 + 10 * nth, 3)).collect();
-        assert_eq!(shown(&tasks(|_| true, &quick), vec![0; 2]), vec![Shown::default(); 2]);
+        assert_eq!(shown(&tasks(|_| true, &quick)), vec![Shown::default(); 2]);
     }
 
     /// Goal: who wakes its waker loses nothing.
@@ -237,7 +236,7 @@ mod tests {
         let mut both =
             tasks(|nth| nth % 2 == 0, &(0..6).map(|nth| (1 + 20 * nth, 14 + 20 * nth, 5)).collect::<Vec<_>>());
         both[1][2].posts = vec![(0, MS)];
-        let found = shown(&both, vec![0; 2]);
+        let found = shown(&both);
         assert!(
             found.iter().all(|task| task.pending == Pending::Kept && task.posts.is_empty() && task.again.is_empty())
         );

@@ -82,8 +82,6 @@ struct History {
     woken_ns: Option<u64>,
     /// How long it took from the end of some sleeps to its running, by their places among the steps: where its CPU was idle, ns.
     exits_ns: BTreeMap<usize, u32>,
-    /// Where it is late, its timer's time is set anew; the period, ns.
-    anew_ns: Option<u64>,
     /// The kernel's priority that it was last seen with.
     prio: Option<i64>,
     /// The clamps that it had asked for then.
@@ -773,13 +771,7 @@ fn activations(history: &History, window: Window, place: &BTreeMap<TaskIdx, usiz
             Step::Sleep(from_ns, to_ns, _, cause) => {
                 all[last].to_ns = from_ns;
                 let by_task = cause == Cause::Task;
-                all.push(Activation {
-                    from_ns: to_ns,
-                    to_ns: window.1,
-                    by_task,
-                    comes: by_task,
-                    ..Activation::default()
-                });
+                all.push(Activation { from_ns: to_ns, to_ns: window.1, by_task, ..Activation::default() });
             }
             Step::Run(work_ns) => all[last].work_ns += work_ns,
             Step::Post(task) => {
@@ -797,18 +789,17 @@ fn activations(history: &History, window: Window, place: &BTreeMap<TaskIdx, usiz
 fn lose(window: Window, kept: &mut [(TaskIdx, History)]) -> Vec<Pending> {
     let place: BTreeMap<TaskIdx, usize> = kept.iter().enumerate().map(|(index, (task, _))| (*task, index)).collect();
     let mut all: Vec<Vec<Activation>> = kept.iter().map(|(_, history)| activations(history, window, &place)).collect();
-    let mut more = vec![0; kept.len()];
     for (nth, (_, history)) in kept.iter_mut().enumerate() {
         let timed = |step: &Step| !matches!(step, Step::Sleep(_, _, _, Cause::Task | Cause::Device));
         if !history.steps.iter().all(timed) || is_relative(history) {
             continue;
         }
-        let Some(found) = late(&all[nth]) else { continue };
-        part(history, &found, &mut all[nth]);
-        more[nth] = found.more;
+        if let Some(found) = late(&all[nth]) {
+            part(history, &found, &mut all[nth]);
+        }
     }
     let tasks: Vec<TaskIdx> = kept.iter().map(|(task, _)| *task).collect();
-    let found = shown(&all, more);
+    let found = shown(&all);
     for ((_, history), shown) in kept.iter_mut().zip(&found) {
         with_lost(history, shown, &tasks);
     }
@@ -820,11 +811,6 @@ fn part(history: &mut History, late: &Late, all: &mut [Activation]) {
     for (nth, activation) in all.iter_mut().enumerate() {
         activation.parts = late.parts.get(&nth).copied().unwrap_or(0);
     }
-    let in_time: Vec<usize> = (1..all.len().saturating_sub(1))
-        .filter(|&nth| all[nth + 1].from_ns - all[nth].from_ns <= late.period_ns + late.period_ns / 2)
-        .collect();
-    in_time.into_iter().for_each(|nth| all[nth].comes = !late.absolute);
-    history.anew_ns = (!late.absolute).then_some(late.period_ns);
     let steps = std::mem::take(&mut history.steps);
     let exits_ns = std::mem::take(&mut history.exits_ns);
     let (mut nth, mut work_ns) = (0, 0);
@@ -893,10 +879,7 @@ fn with_lost(history: &mut History, shown: &Shown, tasks: &[TaskIdx]) {
     }
     begins.push(steps.len());
     for &nth in &shown.again {
-        history.steps.extend(steps[begins[nth]..begins[nth + 1]].iter().map(|step| match (step, history.anew_ns) {
-            (Step::Sleep(_, _, _, Cause::Timer), Some(period_ns)) => Step::Due(period_ns),
-            (&step, _) => step,
-        }));
+        history.steps.extend(&steps[begins[nth]..begins[nth + 1]]);
     }
 }
 
@@ -953,9 +936,6 @@ struct Sleeps<'e> {
     relative: bool,
     /// The phase of the ticks, where these serve the timers.
     wheel_ns: Option<u64>,
-    /// The period of a timer whose time is set anew where the task is late, and whether it was since the last sleep; ns.
-    anew_ns: Option<u64>,
-    late: bool,
     expiries_ns: std::slice::Iter<'e, u64>,
     due_ns: u64,
 }
@@ -1018,8 +998,6 @@ impl Compiler<'_> {
         let mut sleeps = Sleeps {
             relative: !recording.by_time && is_relative(history),
             wheel_ns: recording.tick_phase_ns.filter(|&phase_ns| recording.is_wheel(expiries_ns, phase_ns)),
-            anew_ns: history.anew_ns,
-            late: false,
             expiries_ns: expiries_ns.iter(),
             due_ns: born_ns,
         };
@@ -1044,10 +1022,8 @@ impl Compiler<'_> {
                 Step::Prio(prio) => ops.push(Op::SetPolicy { policy: policy_of(prio, reservation) }),
                 Step::Sleep(from, to, _, Cause::Timer) => self.sleep((from, to), &mut sleeps, &mut ops),
                 Step::Due(period_ns) => {
-                    sleeps.due_ns += if history.anew_ns.is_none() { period_ns } else { 0 };
-                    sleeps.late = true;
-                    let absolute = history.anew_ns.is_none();
-                    ops.push(Op::Timer { timer: 0, period_ns, absolute, own: true });
+                    sleeps.due_ns += period_ns;
+                    ops.push(Op::Timer { timer: 0, period_ns, absolute: true, own: true });
                     ops.push(Op::Activation { phase: 0, timed: true });
                 }
                 step => ops.extend(self.op(task, step, workload)),
@@ -1069,13 +1045,9 @@ impl Compiler<'_> {
         }
         let expiry_ns = sleeps.expiries_ns.next().copied().unwrap_or(to);
         let before_tick = |phase_ns| self.recording.before_tick(to, phase_ns).saturating_sub(DUE_NS);
-        let due_ns = sleeps.wheel_ns.map_or(expiry_ns, before_tick);
-        let gap_ns = due_ns.saturating_sub(sleeps.due_ns);
-        // Set anew where it was late, it expired a period after that.
-        let late_ns = sleeps.anew_ns.filter(|_| std::mem::take(&mut sleeps.late));
-        sleeps.due_ns += gap_ns;
-        let absolute = sleeps.anew_ns.is_none();
-        ops.push(Op::Timer { timer: 0, period_ns: late_ns.unwrap_or(gap_ns), absolute, own: true });
+        let period_ns = sleeps.wheel_ns.map_or(expiry_ns, before_tick).saturating_sub(sleeps.due_ns);
+        sleeps.due_ns += period_ns;
+        ops.push(Op::Timer { timer: 0, period_ns, absolute: true, own: true });
         ops.push(Op::Activation { phase: 0, timed: true });
     }
 
