@@ -739,6 +739,19 @@ def test_tasks_of_one_name_are_told_as_the_replay_calls_them() -> None:
         opplab.explain(recording, task="t5#99", why_slow=True)
 
 
+@pytest.mark.parametrize("why_slow", [False, True])
+def test_a_task_that_no_trace_has_is_answered_with_those_that_it_has(why_slow: bool) -> None:
+    recording = shared("traces/x86-61-xeon16-any1-schedutil-periodic3")
+    woken = opplab.read_trace(recording).events("sched_waking")["comm"].to_list()
+    with pytest.raises(opplab.InputError, match=r"task `task0` \(known: ([^,]+, ){11}[^,]+ and \d+ more\)") as refused:
+        opplab.explain(recording, task="task0", why_slow=why_slow)
+    # The most active are named first.
+    first = str(refused.value).partition("known: ")[2].split(", ")[:3]
+    assert {*first} == {"p10", "p25", "p50"} == {*sorted({*woken}, key=woken.count)[-3:]}
+    with pytest.raises(opplab.InputError, match="task `p15`; did you mean `p"):
+        opplab.explain(recording, task="p15", why_slow=why_slow)
+
+
 def test_decisions_are_more_only_after_a_first_one() -> None:
     recording = shared("traces/x86-612-fast-xeon16-any1-schedutil-ramp_up")
     columns, _ = opplab._opplab.recorded_frequencies(recording)
