@@ -19,7 +19,7 @@ from opplab.explanation.findings import Explanation
 from opplab.explanation.frequency import frequency_findings
 from opplab.explanation.idle import decisions_of_run, watts_by_state
 from opplab.explanation.placement import task_findings
-from opplab.explanation.recordings import HEADROOM_PLACES, _recorded_formula
+from opplab.explanation.recordings import _recorded_formula
 from opplab.explanation.records import Records, task_index, told_apart
 from opplab.explanation.slow import SLOW, acting_limit, budgets_that_acted
 
@@ -699,12 +699,13 @@ def test_the_headroom_of_a_recording_is_where_its_kernel_adds_it() -> None:
     row = dict.fromkeys(found.data, 0) | {"bound": 255, "headroom": 1280, "max_cap": 1024, "ref_khz": 2_000_000}
     policy = {"governor": "schedutil", "driver": "scmi", "opps_khz": [], "cpus": [0]}
     no_cpu = {"deciding_cpu": 2**32 - 1}
+    places = [word for column, word, _ in _opplab.decision_phrases() if column == "headroom_place"]
     for place, util, used, ends in (
         ("in-frequency", 400, "util 400; f_ref 2000 MHz, headroom 1.25 -> 2500 MHz", "400;"),
         ("in-clamped-util", 500, "util 400, headroom 1.25 -> 500; f_ref 2000 MHz", "400, headroom 1.25 -> 500;"),
         ("in-effective-perf", 500, "500 with headroom and bounds; f_ref 2000 MHz", "500;"),
     ):
-        numbers = {"headroom_place": HEADROOM_PLACES.index(place), "util_sum": 400, "util": util, "wanted_khz": 1}
+        numbers = {"headroom_place": places.index(place), "util_sum": 400, "util": util, "wanted_khz": 1}
         assert used in _recorded_formula(policy, row | numbers | no_cpu)
         some = _recorded_formula(policy, row | numbers)
         assert f"what is not recorded {ends}" in some and ("with headroom" in some) == (place == "in-effective-perf")

@@ -23,7 +23,7 @@ from opplab.explanation.findings import (
     seconds,
 )
 from opplab.explanation.placement import candidate_findings, energy_choice, task_findings
-from opplab.explanation.records import NONE, Records, task_index, told_apart
+from opplab.explanation.records import Records, task_index, told_apart
 from opplab.explanation.response import of_trace, response_findings, speeds
 from opplab.explanation.slow import slow_cpus, timed_tasks
 from opplab.report.numbers import several
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 # What explanations of traces are from.
 RECORDS = "the kernel's own records"
 EVENTS = "its events"
-HEADROOM_PLACES = [word for column, word, _ in _opplab.decision_phrases() if column == "headroom_place"]
-"""Where kernels apply schedutil's headroom, by a record's number."""
 OPEN_LOOP = f"{EVENTS}: schedutil on the averages that follow from them (the open loop of `opplab replay`)"
 
 
@@ -345,8 +343,6 @@ def _recorded(
         for values in zip(*columns.values(), strict=True)
         if values[1] == policy["cpus"][0]
     ]
-    for row in rows:
-        _add_headroom(row)
     clocks = policy.get("clocks", [])
     times_ns = [row["time_ns"] for row in rows] or [time_ns for time_ns, _ in clocks]
     if not times_ns:
@@ -391,29 +387,10 @@ def _recorded(
     return Explanation(about, findings)
 
 
-def _add_headroom(row: dict[str, Any]) -> None:
-    """Give a decision whose utilisation is get_next_freq()'s argument that with headroom, as decisions of runs have it.
-
-    Until v6.7 the argument is without headroom: map_util_perf() is called inside
-    (cpufreq_schedutil.c:get_next_freq(), v6.1).
-    """
-    if row["bound"] == NONE and HEADROOM_PLACES[row["headroom_place"]] == "in-clamped-util":
-        row |= {"util_sum": row["util"], "util": row["util"] * row["headroom"] >> 10}
-
-
 def _recorded_formula(policy: dict[str, Any], row: dict[str, Any]) -> str:
     """Describe what the recorded kernel computed, and whether the recorded inputs give the same."""
     names = (policy["governor"], policy["driver"], policy["opps_khz"], policy["cpus"], False)
     words = _opplab.decision_words("sugov_decision", row, names, str, [])
-    text, place, util = words["text"], HEADROOM_PLACES[row["headroom_place"]], row["util"]
-    if row["bound"] == NONE and place != "in-effective-perf":
-        before = f"{util}"
-        if place == "in-clamped-util":
-            before = f"{row['util_sum']}, headroom {row['headroom'] / 1024:.4g} -> {util}"
-        text = text.replace(f"{util} with headroom and bounds", f"util {before}")
-        text = text.replace(
-            f"with headroom, bounds and what is not recorded {util}", f"with what is not recorded {before}"
-        )
     differs = row["wanted_khz"] != row["ret_khz"]
     equal = f" The kernel answered {mhz(row['ret_khz'])}." if differs else ""
-    return f"{seconds(row['time_ns'])}: {text}{equal} {words['outcome']}"
+    return f"{seconds(row['time_ns'])}: {words['text']}{equal} {words['outcome']}"
