@@ -309,6 +309,15 @@ def test_a_choice_names_the_power_of_packages_awake_as_a_run_does(load: Path, tm
     assert notes[0] == notes[1]
 
 
+def test_what_packages_draw_is_no_more_than_the_whole(tmp_path: Path) -> None:
+    """By hand: 2 x 28.23 W idle at 1 GHz of 29.5 + 28.23 + 0.4836 W; it was 59 W, both awake, of 58.21 W."""
+    (tmp_path / "spin.json").write_text('{"tasks": {"spin": {"run": 20000000, "cpus": [0]}}}')
+    words = ["run", str(tmp_path / "spin.json"), "-m", "xeon-6130-2s", "--governor", "powersave", "--seconds", "1"]
+    shown = answered(*words, "-o", str(tmp_path / "out"), columns=900).stdout
+    assert "power 58.21 W" in shown
+    assert "56.5 W of the power of xeon-6130-2s (97 %) is its packages even if all their CPUs idle" in shown
+
+
 def test_clusters_without_power_are_named_and_no_joules_are_judged(load: Path, tmp_path: Path) -> None:
     """Goal: an answer without joules says which power is missing, and nothing about joules that it does not have."""
     tree = tomllib.loads(opplab.Machine.load("juno-r2").to_toml())

@@ -19,6 +19,7 @@ from opplab.explanation.findings import Explanation
 from opplab.explanation.frequency import frequency_findings
 from opplab.explanation.idle import decisions_of_run, watts_by_state
 from opplab.explanation.placement import task_findings
+from opplab.explanation.recordings import _recorded_formula
 from opplab.explanation.records import Records, task_index, told_apart
 from opplab.explanation.slow import SLOW, acting_limit, budgets_that_acted
 
@@ -673,6 +674,43 @@ def test_recordings_of_real_kernels() -> None:
     assert known == 2
 
 
+def test_the_headroom_of_a_recording_is_where_its_kernel_adds_it() -> None:
+    """Goal: each step follows from the one before. Until v6.7 get_next_freq()'s argument is without headroom."""
+    recording = shared("traces/x86-61-xeon16-any1-schedutil-periodic3")
+    trace = opplab.read_trace(recording)
+    calls, answers = (trace.events(name).to_dicts() for name in ("sg_next_in", "sg_next_ret"))
+    bounded = 0
+    for answer in [one for one in answers if one["time_ns"] > calls[0]["time_ns"]][3::400]:
+        call = [one for one in calls if one["cpu"] == answer["cpu"] and one["time_ns"] < answer["time_ns"]][-1]
+        # A float has too few digits of the trace's clock.
+        at = (answer["time_ns"] - trace.info["start_ns"]) / 1e9 + 1e-9
+        found = list(opplab.explain(recording, cpu=call["pcpu"], at=at))[-1]
+        assert found.data["time_ns"] == answer["time_ns"]
+        util, khz = call["util"] + call["util"] // 4, call["cur"]
+        assert (found.data["util_sum"], found.data["util"]) == (call["util"], util)
+        raw_khz = khz * util // call["max"]
+        assert found.data["raw_khz"] == raw_khz
+        steps = f"util {call['util']}, headroom 1.25 -> {util}; f_ref {khz // 1000} MHz -> {(raw_khz + 500) // 1000} ->"
+        assert steps in found.text
+        bounded += util > call["max"]
+    assert bounded, "the argument is bounded, what it becomes is not"
+
+    # Of other kernels, and where some parts are recorded.
+    row = dict.fromkeys(found.data, 0) | {"bound": 255, "headroom": 1280, "max_cap": 1024, "ref_khz": 2_000_000}
+    policy = {"governor": "schedutil", "driver": "scmi", "opps_khz": [], "cpus": [0]}
+    no_cpu = {"deciding_cpu": 2**32 - 1}
+    places = [word for column, word, _ in _opplab.decision_phrases() if column == "headroom_place"]
+    for place, util, used, ends in (
+        ("in-frequency", 400, "util 400; f_ref 2000 MHz, headroom 1.25 -> 2500 MHz", "400;"),
+        ("in-clamped-util", 500, "util 400, headroom 1.25 -> 500; f_ref 2000 MHz", "400, headroom 1.25 -> 500;"),
+        ("in-effective-perf", 500, "500 with headroom and bounds; f_ref 2000 MHz", "500;"),
+    ):
+        numbers = {"headroom_place": places.index(place), "util_sum": 400, "util": util, "wanted_khz": 1}
+        assert used in _recorded_formula(policy, row | numbers | no_cpu)
+        some = _recorded_formula(policy, row | numbers)
+        assert f"what is not recorded {ends}" in some and ("with headroom" in some) == (place == "in-effective-perf")
+
+
 def test_the_boost_of_io_waits_is_told_of_recordings() -> None:
     recording = shared("traces/x86-612-xeon16-any1-schedutil-iodd")
     found = opplab.explain(recording, cpu=0, at=0.392)
@@ -700,6 +738,19 @@ def test_tasks_of_one_name_are_told_as_the_replay_calls_them() -> None:
     assert str(opplab.explain(recording, task="t5#3")) == str(opplab.explain(recording, task=str(pid)))
     with pytest.raises(opplab.InputError, match="has no task `t5#99`"):
         opplab.explain(recording, task="t5#99", why_slow=True)
+
+
+@pytest.mark.parametrize("why_slow", [False, True])
+def test_a_task_that_no_trace_has_is_answered_with_those_that_it_has(why_slow: bool) -> None:
+    recording = shared("traces/x86-61-xeon16-any1-schedutil-periodic3")
+    woken = opplab.read_trace(recording).events("sched_waking")["comm"].to_list()
+    with pytest.raises(opplab.InputError, match=r"task `task0` \(known: ([^,]+, ){11}[^,]+ and \d+ more\)") as refused:
+        opplab.explain(recording, task="task0", why_slow=why_slow)
+    # The most active are named first.
+    first = str(refused.value).partition("known: ")[2].split(", ")[:3]
+    assert {*first} == {"p10", "p25", "p50"} == {*sorted({*woken}, key=woken.count)[-3:]}
+    with pytest.raises(opplab.InputError, match="task `p15`; did you mean `p"):
+        opplab.explain(recording, task="p15", why_slow=why_slow)
 
 
 def test_decisions_are_more_only_after_a_first_one() -> None:

@@ -743,12 +743,118 @@ def test_the_range_has_whichever_cluster_was_busy_and_rows_of_cpus_tell_it(tmp_p
     assert any("which clusters were busy" in words for words in cannot)
 
 
-def test_states_of_clusters_that_a_log_s_sleep_does_not_fill_are_named(tmp_path: Path) -> None:
+def test_what_a_package_draws_asleep_replaces_the_file_s_whichever_way_it_has_it(tmp_path: Path) -> None:
     rows = ["Busy%,Bzy_MHz,PkgWatt,Pkg%pc6", "1,1000,20,90", "50,1000,60,5", "50,2000,90,5", "100,2000,140,0"]
     (tmp_path / "log.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    for name, named in (("broadwell-72x-i3-metal", True), ("xeon-6130-2s", False)):
-        text = catalog.find("machine", name).read_text(encoding="utf-8")
-        assert any("cluster_idle" in what for what in with_power(text, tmp_path / "log.csv")[2]) is named
+    for name in ("broadwell-72x-i3-metal", "xeon-6130-2s", "jasper-lake-4c"):
+        text, parameters, cannot, _ = with_power(
+            catalog.find("machine", name).read_text(encoding="utf-8"), tmp_path / "log.csv"
+        )
+        asleep_w = next(one.value for one in parameters if one.name == "package")
+        clusters = tomllib.loads(Machine.parse(text).to_toml())["cluster"]
+        idle = [one["cluster_idle"][-1]["uw"] if "cluster_idle" in one else one["cluster_idle_uw"] for one in clusters]
+        assert sum(idle) / 1e6 == pytest.approx(asleep_w, abs=1e-5)
+        assert not any("cluster_idle_uw" in opp for one in clusters for opp in one["opp"])
+        told = next(float(what.split()[2]) for what in cannot if what.startswith("median residual"))
+        assert 100 * check(text, tmp_path / "log.csv")["median_abs_error"] == pytest.approx(told, abs=0.1)
+
+
+def spin4(mhz: int = 1000) -> str:
+    """Give a log as the published ones of the Xeon 6130 are: one thread spins on package 0, package 1 sleeps."""
+    lines = ["Package\tCore\tCPU\tBusy%\tBzy_MHz\tPkg%pc2\tPkg%pc6\tPkgWatt"]
+    lines.append(f"-\t-\t-\t{100 / 64:.2f}\t{mhz}\t50.00\t0.00\t58.21")
+    lines += [f"{cpu % 2}\t{cpu % 32}\t{cpu}\t{0 if cpu else 100}\t{mhz}" for cpu in range(64)]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("columns", [8, 5])
+def test_an_idle_package_draws_what_it_does_at_the_clock(tmp_path: Path, columns: int) -> None:
+    """By hand: 29.5 W awake, 28.23 W idle and a core of 0.4836 W at 1 GHz; it was 29.98 W with an idle package of 0."""
+    lines = spin4().splitlines()
+    if columns == 5:
+        lines = [
+            "\t".join(np.array([*line.split("\t"), *["" for _ in range(8)]])[[0, 1, 2, 3, 4, 7]]) for line in lines
+        ]
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (row,) = check(Machine.load("xeon-6130-2s").to_toml(), tmp_path / "log.txt")["rows"]
+    # Half of the time of both asleep is all of one.
+    assert row["predicted_mw"] == pytest.approx(29_500 + 28_230 + 483.6, abs=1)
+    # The ends of the file's ranges: 97 to 105 % awake, 98 to 102 % idle, 80 to 155 % of a core.
+    assert row["low_mw"] == pytest.approx(0.97 * 29_500 + 0.98 * 28_230 + 0.8 * 483.6, abs=1)
+    assert row["high_mw"] == pytest.approx(1.05 * 29_500 + 1.02 * 28_230 + 1.55 * 483.6, abs=1)
+
+
+SPIN_4 = Path(__file__).parents[3] / "shared" / "silicon" / "xeon-6130-spin"
+
+
+@pytest.mark.skipif(not SPIN_4.exists(), reason="no measurements at ../shared/silicon beside the repository")
+def test_the_logs_of_spinning_threads_are_near(tmp_path: Path) -> None:
+    logs = sorted(SPIN_4.glob("spin4*.turbo.txt"))
+    assert len(logs) == 4
+    for log in (*logs, SPIN_4 / "spin.csv"):
+        for row in check(Machine.load("xeon-6130-2s").to_toml(), log)["rows"]:
+            assert row["predicted_mw"] == pytest.approx(row["measured_mw"], rel=0.03), log.name
+            assert row["inside"]
+
+
+SPIN = '{"tasks": {"spin": {"run": 20000000, "cpus": [0]}}}'
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["broadwell-72x-i3-metal", "epyc-7502-2s", "jasper-lake-4c", "xeon-6130-2s", "epyc-zen1-1s"],
+)
+def test_a_check_of_a_run_s_own_meter_finds_what_it_drew(tmp_path: Path, name: str) -> None:
+    """Clusters with states, together or alone, with one idle power, with one by clock, and with none."""
+    machine = Machine.load(name)
+    run = simulate(machine, Workload.parse(SPIN, name="spin", file="<load>"), Policy(governor="performance"), seconds=3)
+    (tmp_path / "meter.txt").write_text(run.turbostat(1.0), encoding="utf-8")
+    checked = check(machine.to_toml(), tmp_path / "meter.txt")
+    assert checked["inside"] == checked["points"] == 3
+    for row in checked["rows"]:
+        assert row["predicted_mw"] == pytest.approx(row["measured_mw"], rel=0.01), row
+
+
+def test_busy_in_turn_or_together_is_in_the_interval(tmp_path: Path) -> None:
+    """Two CPUs of four are busy half of the time: the package idles for a quarter of it, at most half, at least not."""
+    rows = [["-", 25], [0, 50], [1, 50], [2, 0], [3, 0]]
+    lines = ["CPU\tBusy%\tBzy_MHz\tPkgWatt", *(f"{cpu}\t{busy}\t1000\t3" for cpu, busy in rows)]
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    tree = tomllib.loads(Machine.load("jasper-lake-4c").to_toml())
+    tree["range"] = {}
+    opp = next(opp for opp in tree["cluster"][0]["opp"] if khz_of_opp(opp) == 1_000_000)
+    saved, awake = opp["cluster_uw"] - tree["cluster"][0]["cluster_idle_uw"], opp["cluster_uw"] + opp["busy_uw"]
+    (row,) = check(to_machine_text(tree), tmp_path / "log.txt")["rows"]
+    told = [row["low_mw"], row["predicted_mw"], row["high_mw"]]
+    assert told == pytest.approx([(awake - share * saved) / 1000 for share in (0.5, 0.25, 0)], rel=1e-4)
+
+
+def test_a_refit_leaves_no_idle_package_that_draws_more_than_an_awake_one(tmp_path: Path) -> None:
+    """Two logs whose package sleeps for the same half: what they draw is no less than what was fitted."""
+    for mhz in (1000, 2100):
+        (tmp_path / f"{mhz}.txt").write_text(spin4(mhz), encoding="utf-8")
+    logs = [tmp_path / "1000.txt", tmp_path / "2100.txt"]
+    text, _, cannot, _ = with_power(Machine.load("xeon-6130-2s").to_toml(), *logs)
+    assert "cluster_idle_uw" not in text
+    assert any("idle states: the package sleeps 50 to 50 % of each interval" in what for what in cannot)
+    assert not any("lacks the sleep" in what for what in cannot)
+    told = next(float(what.split()[2]) for what in cannot if what.startswith("median residual"))
+    errors = [check(text, log)["rows"][0]["error"] for log in logs]
+    assert 100 * np.median(np.abs(errors)) == pytest.approx(told, abs=0.1)
+    logs[0].write_text(spin4().replace("Pkg%pc2\tPkg%pc6", "x\ty"), encoding="utf-8")
+    logs[1].write_text(spin4(2100).replace("Pkg%pc2\tPkg%pc6", "x\ty"), encoding="utf-8")
+    cannot = with_power(Machine.load("xeon-6130-2s").to_toml(), *logs)[2]
+    assert "idle states: the source lacks the sleep time of the package" in cannot
+
+
+def test_a_check_gives_its_summary_first_and_rows_in_part(tmp_path: Path) -> None:
+    lines = ["Busy%,Bzy_MHz,PkgWatt", *(f"{load},1000,3" for load in range(1, 31))]
+    (tmp_path / "log.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    words = ["fit", "power", "jasper-lake-4c", "--check", str(tmp_path / "log.csv")]
+    part, whole = (answered(*words, *more).stdout.splitlines() for more in ((), ("--all",)))
+    assert " of 30 points inside; " in part[0] == whole[0]
+    assert part[-1] == "10 rows more: --all"
+    assert [sum(" busy " in line for line in lines) for lines in (part, whole)] == [20, 30]
 
 
 def test_busy_cpus_of_a_cluster_are_no_load_of_the_machine(tmp_path: Path) -> None:

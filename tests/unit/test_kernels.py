@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 import opplab
+from opplab.certainty import certainty
 from opplab.choice.cases import program_of
 from opplab.cli.kernels import _attribution_words, _Measure, _rows
 from opplab.errors import InputError
 from opplab.kernel import KernelProfile, kernel_diff, kernel_gates, kernel_note, kernel_profiles
 from opplab.kernel.profiles import halves, together
+from opplab.summary.answer import Change
 
 from calls import answered, called
 
@@ -232,17 +234,25 @@ def test_a_change_that_is_the_same_in_all_runs_is_called_so_and_attributed() -> 
     changed, equal = _rows(("6.1", "6.12"), measure, before, after)
     assert (changed["change"], changed["low"], changed["certainty"]) == (-25, None, "same change in all runs")
     assert (equal["change"], equal["certainty"]) == (0, "equal in all runs")
-    gates = [{"gate": "teo", "latency_max": -25.0, "activations": 0.0}]
-    clear = {("teo", "latency_max")}
-    assert _attribution_words([changed, equal], gates, clear) == ["latency_max -25.0 %: teo alone reproduces it."]
+    same = measure.change("latency_max", after["latency_max"], before["latency_max"])
+    assert same is not None
+    gates = {("teo", "latency_max"): same}
+    assert _attribution_words([changed, equal], gates) == ["latency_max -25.0 %: teo alone reproduces it."]
     # As far by chance: the gate's own runs leave its sign open.
-    assert _attribution_words([changed, equal], gates, set()) == [
-        "latency_max -25.00 %: nothing alone reproduces it; nearest is teo with -25.00 %, which is not clear."
+    by_chance = Change(-25.0, certainty(-60.0, 10.0, n=3))
+    assert _attribution_words([changed, equal], {("teo", "latency_max"): by_chance}) == [
+        "latency_max -25.00 %: nothing alone reproduces it; nearest is teo with -25.00 % [-60.00, +10.00], which is "
+        "not clear."
     ]
     # Near and not near enough: the digits show why.
-    small, off = {**changed, "change": -0.17}, [{"gate": "teo", "latency_max": -0.2}]
-    assert _attribution_words([small], off, clear) == [
+    small, off = {**changed, "change": -0.17}, Change(-0.2, same.certainty)
+    assert _attribution_words([small], {("teo", "latency_max"): off}) == [
         "latency_max -0.17 %: nothing alone reproduces it; nearest is teo with -0.20 %."
+    ]
+    # How far both may be off stands beside them.
+    sure, half = {**changed, "low": -31.4, "high": -18.6}, Change(-50.7, certainty(-55.5, -45.9, n=3))
+    assert _attribution_words([sure], {("teo", "latency_max"): half}) == [
+        "latency_max -25.0 % [-31.4, -18.6]: nothing alone reproduces it; nearest is teo with -50.7 % [-55.5, -45.9]."
     ]
 
 

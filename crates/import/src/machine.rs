@@ -895,7 +895,7 @@ fn file_name(name: &str) -> String {
     if name.is_empty() { "machine".to_owned() } else { name }
 }
 
-/// The highest frequency without turbo, in kHz, of which intel_pstate's `turbo_pct` tells: what is no turbo of `num_pstates` levels of
+/// The highest frequency without turbo, in kHz, by intel_pstate's `turbo_pct`: what is no turbo of `num_pstates` levels of
 /// 100 MHz from the lowest on. `None` where several levels have that share (intel_pstate.c:show_turbo_pct(), v6.12).
 fn base_of_turbo_pct(min_khz: u32, (turbo_pct, num_pstates): (u32, u32)) -> Option<u32> {
     let share = |levels: u64| 100 - ((((levels << 8) / u64::from(num_pstates)) * 100) >> 8);

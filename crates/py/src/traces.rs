@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use opplab_guarded::guarded;
 use opplab_kernel::cpufreq::drivers::DriverId;
 use opplab_kernel::cpufreq::facts::SugovOutcome;
-use opplab_kernel::profile::SugovUtil;
+use opplab_kernel::profile::{HeadroomPlace, SugovUtil};
 use opplab_kernel::sched::placement::SiblingRule;
 use opplab_model::decision::words::{Names, Words, words};
 use opplab_model::decision::{CODES, Decision, FreqContext, NO_CPU, NONE, TABLES, number_of, word};
@@ -55,12 +55,17 @@ fn recorded_decision(row: &RecordedFreq, form: SugovUtil) -> Decision {
     let members: Vec<u32> = row.members.iter().map(|&cpu| cpu as u32).collect();
     let context = FreqContext { members: &members, form, iowait: row.iowait, prev_khz: row.prev_khz, wait_ns: 0 };
     let mut made = Decision::freq(&context, &row.decision, &row.decision);
-    if let Decision::Freq { cpu, bound, util, next_khz, .. } = &mut made {
+    if let Decision::Freq { cpu, bound, util_sum, util, next_khz, headroom, .. } = &mut made {
         *cpu = row.cpu.map_or(NO_CPU, |cpu| cpu as u32);
         *next_khz = if row.decision.outcome == SugovOutcome::Held { row.prev_khz } else { row.ret_khz };
         if !row.exact {
             *bound = NONE;
             *util = u32::try_from(row.decision.util).unwrap_or(u32::MAX);
+            // The argument of get_next_freq(), which adds the headroom itself.
+            if row.decision.headroom.1 == HeadroomPlace::InClampedUtil {
+                *util_sum = *util;
+                *util = u32::try_from((u64::from(*util) * u64::from(*headroom)) >> 10).unwrap_or(u32::MAX);
+            }
         }
     }
     made
@@ -148,7 +153,7 @@ pub(crate) fn recorded_frequencies<'py>(
     let found = py.detach(|| opplab_verify::traces::frequency_decisions(&path));
     let found = found.map_err(|error| map_error(py, &error))?;
     note_damage(py, &path, &found.damage)?;
-    let form = if found.machine.at_least(6, 8) { SugovUtil::Bounded } else { SugovUtil::Clamped };
+    let form = found.machine.sugov_gates().util;
     let rows: Vec<_> = found.list.iter().map(|row| (row.time_ns, recorded_decision(row, form), row.ret_khz)).collect();
     let columns = frequency_columns(py, &rows)?;
     let policies = found.machine.policies.iter().map(|policy| {

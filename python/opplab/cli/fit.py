@@ -61,6 +61,7 @@ def _fit_machine(
     check: Path | None,
     chosen: dict[str, Any],
     output_format: str,
+    everything: bool,
 ) -> None:
     """Put the power of sources into a machine; with `check`, compare it with that table instead of printing it."""
     from opplab.cli.machine import powered
@@ -84,24 +85,33 @@ def _fit_machine(
     click.echo("\n".join(lines), err=True, nl=bool(lines))
     if check is not None:
         report = machine_check.check(text, check, fits, chosen["soc"])
-        sys.stdout.write(json.dumps(report, indent=2) + "\n" if output_format == "json" else _checked(report))
+        sys.stdout.write(
+            json.dumps(report, indent=2) + "\n" if output_format == "json" else _checked(report, everything)
+        )
 
 
-def _checked(report: dict[str, Any]) -> str:
-    lines = [f"watts of {report['machine']} beside {report['table']}; interval of {report['interval_of']}"]
-    lines.append("cluster             MHz  measured mW  predicted mW            interval   off %  inside")
-    lines += [
-        f"{row['cluster']:<12.12} {row['khz'] / 1000:>10g}  {row['measured_mw']:>11.1f}  {row['predicted_mw']:>12.1f}  "
-        f"{row['low_mw']:>8.1f} .. {row['high_mw']:<8.1f}{100 * row['error']:>7.1f}  {'yes' if row['inside'] else 'no'}"
-        for row in report["rows"]
-    ]
-    lines.append(
+_ROWS = 20
+"""Rows of a checked table that are printed without --all."""
+
+
+def _checked(report: dict[str, Any], everything: bool) -> str:
+    lines = [
         f"{report['inside']} of {report['points']} points inside; median error "
         f"{100 * report['median_abs_error']:.1f} %, 90th percentile {100 * report['p90_abs_error']:.1f} %"
-    )
+    ]
     if report["fitted"]:
         lines.append("the power is fitted to points of this table: those are no further points")
     lines += [f"left out: {what}" for what in report["left_out"]]
+    lines.append(f"watts of {report['machine']} beside {report['table']}; interval of {report['interval_of']}")
+    lines.append("cluster             MHz  measured mW  predicted mW            interval   off %  inside")
+    rows = report["rows"] if everything else report["rows"][:_ROWS]
+    lines += [
+        f"{row['cluster']:<12.12} {row['khz'] / 1000:>10g}  {row['measured_mw']:>11.1f}  {row['predicted_mw']:>12.1f}  "
+        f"{row['low_mw']:>8.1f} .. {row['high_mw']:<8.1f}{100 * row['error']:>7.1f}  {'yes' if row['inside'] else 'no'}"
+        for row in rows
+    ]
+    if len(rows) < report["points"]:
+        lines.append(f"{report['points'] - len(rows)} rows more: --all")
     return "\n".join(lines) + "\n"
 
 
@@ -116,6 +126,7 @@ def _checked(report: dict[str, Any]) -> str:
 @click.option("--leave-one-out", is_flag=True, help="Predict each point by a fit to the others.")
 @click.option("--soc", help="Chip of the table (default: all).")
 @click.option("--cpu", type=click.IntRange(0, 1 << 20), help="CPU of the table (default: all).")
+@click.option("--all", "everything", is_flag=True, help="Print every row of --check with MACHINE.")
 @output_format_option(only=("text", "json"))
 def power(
     sources: tuple[Path, ...],
@@ -126,6 +137,7 @@ def power(
     leave_one_out: bool,
     soc: str | None,
     cpu: int | None,
+    everything: bool,
     output_format: str,
 ) -> None:
     """Fit the power of a core by clock to measured points; three points are enough.
@@ -151,7 +163,7 @@ def power(
         if output_format != "text" and check is None:
             raise click.UsageError("--format is for fits without MACHINE, and for --check")
         chosen = {"soc": soc, "points": points, "of": interval}
-        _fit_machine(str(sources[0]), sources[1:], output, check, chosen, output_format)
+        _fit_machine(str(sources[0]), sources[1:], output, check, chosen, output_format, everything)
         return
     if output is not None:
         raise click.UsageError("-o is for fits with MACHINE")

@@ -17,7 +17,7 @@ from opplab.report.numbers import several
 from opplab.report.text import flow, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from opplab.kernel import GateChange
     from opplab.simulation.policy import Policy
@@ -71,7 +71,7 @@ def diff(
     changes = kernel_diff(before, after)
     runs: list[dict[str, Any]] = []
     gates: list[dict[str, Any]] = []
-    clear: set[tuple[str, str]] = set()
+    alone: dict[tuple[str, str], Change] = {}
     preferences: list[int] = []
     if machine is not None:
         measure = _Measure(machine, workload, seconds, seeds)
@@ -80,8 +80,8 @@ def diff(
         runs = _rows((before, after), measure, old[0], new[0])
         if attribute:
             parts = [*_parts(changes), *([_of_preference(preferences)] if preferences else [])]
-            gates, clear = _attributed((before, after), parts, measure, governor, runs, old, new[1])
-    findings = _attribution_words(runs, gates, clear) or ["No change is clear."] if attribute else []
+            gates, alone = _attributed((before, after), parts, measure, governor, runs, old, new[1])
+    findings = _attribution_words(runs, alone) or ["No change is clear."] if attribute else []
     if attribute and output_format == "json":
         click.echo(json.dumps({"metrics": runs, "gates": gates, "findings": findings}, indent=2))
         return
@@ -272,10 +272,10 @@ def _attributed(
     whole: Sequence[Mapping[str, Any]],
     own: tuple[Mapping[str, dict[int, float]], list[str]],
     wanted: list[str],
-) -> tuple[list[dict[str, Any]], set[tuple[str, str]]]:
+) -> tuple[list[dict[str, Any]], dict[tuple[str, str], Change]]:
     """Switch one part at a time on the first kernel; give a row for each.
 
-    Also give the gates and metrics whose own change is clear.
+    Also give the change of each gate and metric, as far as it is known.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def _attributed(
 
     shown = [row for row in whole if row["certainty"] in CLEAR]
     rows: list[dict[str, Any]] = []
-    clear = set()
+    alone = {}
     tally = Tally(total=len(parts))
     with progress(len(parts)) as told:
         for part in parts:
@@ -308,18 +308,19 @@ def _attributed(
                     name = one["metric"]
                     change = measure.change(name, found.get(name, {}), own[0][name])
                     row[name] = None if change is None else round(change.value, 2)
-                    if change is not None and change.certainty.is_clear:
-                        clear.add((row["gate"], name))
+                    if change is not None:
+                        alone[row["gate"], name] = change
                 rows.append(row)
                 tally.done += 1
             told(tally)
-    return rows, clear
+    return rows, alone
 
 
-def _attribution_words(
-    whole: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], clear: Container[tuple[str, str]]
-) -> list[str]:
-    """Name, for each clear change, the gates whose own clear change reproduces it alone, else the nearest one."""
+def _attribution_words(whole: Sequence[Mapping[str, Any]], gates: Mapping[tuple[str, str], Change]) -> list[str]:
+    """Name, for each clear change, the gates whose own clear change reproduces it alone, else the nearest one.
+
+    `gates` has the change of each gate and metric.
+    """
     from opplab.certainty import change_text
 
     out = []
@@ -327,21 +328,23 @@ def _attribution_words(
         name, change = one["metric"], one["change"]
         if one["certainty"] not in CLEAR or not change:
             continue
-        known = [(row["gate"], row[name]) for row in rows if row.get(name)]
+        own = {gate: found for (gate, metric), found in gates.items() if metric == name}
+        known = {gate: value for gate, found in own.items() if (value := round(found.value, 2))}
         words = partial(change_text, unit=one["in"])
         head = f"{name} {words(change)}"
-        near = [gate for gate, value in known if abs(value - change) <= REPRODUCED * abs(change)]
-        alone = [gate for gate in near if (gate, name) in clear]
+        near = [gate for gate, value in known.items() if abs(value - change) <= REPRODUCED * abs(change)]
+        alone = [gate for gate in near if own[gate].certainty.is_clear]
         if alone:
             out.append(f"{head}: {' or '.join(alone)} alone reproduces it.")
         elif known:
-            gate, value = min(known, key=lambda pair: abs(pair[1] - change))
+            gate, value = min(known.items(), key=lambda pair: abs(pair[1] - change))
+            of_gate = own[gate].certainty
             # What is near and not near enough needs the digits that show it.
-            digits = 1 if words(value) != words(change) else 2
-            unsure = "" if (gate, name) in clear else ", which is not clear"
+            words = partial(words, digits=1 if words(value) != words(change) else 2)
+            unsure = "" if of_gate.is_clear else ", which is not clear"
             out.append(
-                f"{name} {words(change, digits=digits)}: nothing alone reproduces it; nearest is {gate} with "
-                f"{words(value, digits=digits)}{unsure}."
+                f"{name} {words(change, one['low'], one['high'])}: nothing alone reproduces it; nearest is {gate} with "
+                f"{words(value, of_gate.low, of_gate.high)}{unsure}."
             )
         else:
             out.append(f"{head}: nothing alone changes it.")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from opplab.cpulist import listed
 from opplab.errors import InputError
+from opplab.report.numbers import some_of
+
+TASKS = 12
+"""Tasks that a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,13 @@ def on_cpus(counts: Mapping[int, int]) -> str:
 def by_cpu(counts: Mapping[int, int]) -> dict[str, int]:
     """Give the same as the data of a finding."""
     return {str(cpu): count for cpu, count in sorted(counts.items())}
+
+
+def nearest_task(task: str, names: Sequence[str]) -> str:
+    """Give the end of a message that names the nearest task, or all of a few; of `names` the most active come first."""
+    from opplab.catalog import nearest
+
+    return nearest(task, sorted(names)) or (f" (known: {some_of(names, TASKS)})" if names else "")
 
 
 def check_one_pid(pids: Collection[int], task: str) -> None:

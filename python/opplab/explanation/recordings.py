@@ -18,6 +18,7 @@ from opplab.explanation.findings import (
     cpu_list,
     length,
     mhz,
+    nearest_task,
     on_cpus,
     seconds,
 )
@@ -227,12 +228,10 @@ def _check_decided(at_ns: int, first_ns: int) -> None:
 
 def _recorded_task(path: Path, placements: list[dict[str, Any]], task: str, at_ns: int | None) -> Explanation:
     """Explain where a recorded kernel placed a task, from the kernel's own records."""
-    from opplab.catalog import nearest
-
     rows = [row for row in placements if task in (row["task"], str(row["pid"]))]
     if not rows:
-        names = sorted({row["task"] for row in placements})
-        raise InputError(f"{path} has no records of a placement of `{task}`{nearest(task, names)}")
+        names = [name for name, _ in Counter(row["task"] for row in placements).most_common()]
+        raise InputError(f"{path} has no records of a placement of `{task}`{nearest_task(task, names)}")
     check_one_pid({row["pid"] for row in rows}, task)
     rules = Counter("energy" if row["how"] == "energy" else row["sibling_rule"] for row in rows)
     cpus = Counter(row["cpu"] for row in rows)

@@ -10,6 +10,7 @@ import numpy as np
 
 from opplab import _opplab
 from opplab.errors import InputError
+from opplab.explanation.findings import nearest_task
 from opplab.report.numbers import some_of
 
 if TYPE_CHECKING:
@@ -218,8 +219,6 @@ def about_case(facts: dict[str, Any]) -> dict[str, Any]:
 
 def task_index(records: Records, task: str | int | None) -> int:
     """Give the index of the task that somebody means, by name or index."""
-    from opplab.catalog import nearest
-
     if isinstance(task, int):
         if not 0 <= task < len(records.names):
             raise InputError(f"there is no task {task}; the run has tasks 0 to {len(records.names) - 1}")
@@ -239,7 +238,8 @@ def task_index(records: Records, task: str | int | None) -> int:
     if instances:
         names = some_of((records.names[index] for index in instances), NAMED)
         raise InputError(f"`{task}` has {len(instances)} instances: name one of {names}")
-    raise InputError(f"unknown task `{task}`{nearest(str(task), sorted(set(records.names)))}")
+    tasks = sorted(range(len(records.names)), key=lambda index: -len(records.where("placement", task=index)))
+    raise InputError(f"unknown task `{task}`{nearest_task(str(task), [records.names[index] for index in tasks])}")
 
 
 def told_apart(names: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from opplab.errors import InputError
-from opplab.explanation.findings import Finding, check_one_pid, cpu_list, length, seconds
+from opplab.explanation.findings import Finding, check_one_pid, cpu_list, length, nearest_task, seconds
 from opplab.explanation.records import IDLE_TASK, REAL_TIME, Records
 from opplab.report.numbers import some_of
 
@@ -418,7 +418,6 @@ def of_run(records: Records, task: int) -> tuple[Timeline, list[Activation]]:
 
 def of_trace(path: Path, cpus: dict[int, Cpu], task: str) -> tuple[Timeline, int, list[Activation], dict[int, str]]:
     """Give the events of a trace, a task's pid, its activations, and the names of all tasks."""
-    from opplab.catalog import nearest
     from opplab.trace.recording import Trace
 
     trace = Trace(path)
@@ -430,7 +429,9 @@ def of_trace(path: Path, cpus: dict[int, Cpu], task: str) -> tuple[Timeline, int
     known = {(pid, name) for pid, name in known if pid in seen}
     own = {(pid, name) for pid, name in known if pid and task in (name, str(pid))}
     if not own:
-        raise InputError(f"{path} has no task `{task}`{nearest(task, sorted({name for _, name in known}))}")
+        woke = Counter(signals.activations["pid"].to_list())
+        most = dict.fromkeys(name for pid, name in sorted(known, key=lambda one: (-woke[one[0]], one[1])) if pid)
+        raise InputError(f"{path} has no task `{task}`{nearest_task(task, list(most))}")
     pids = sorted({pid for pid, _ in own})
     check_one_pid(pids, task)
 

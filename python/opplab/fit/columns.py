@@ -373,4 +373,5 @@ def _cpu_of(row: _Row) -> int | None:
 
 def _asleep(row: _Row, path: Path) -> float:
     shares = [_cell(row, index, path) for index in row.head.asleep]
-    return float(np.clip(np.nansum([share / 100 for share in shares]), 0, 1)) if shares else 0.0
+    told = [share / 100 for share in shares if np.isfinite(share)]
+    return float(np.clip(np.sum(told), 0, 1)) if told else float("nan")

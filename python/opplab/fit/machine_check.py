@@ -7,18 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from opplab import _opplab
+from opplab.cpulist import cpus_in
 from opplab.errors import InputError
 from opplab.files import toml_of
 from opplab.fit import freqbench
 from opplab.fit.machine_power import INTERVAL_MARK, INTERVALS
 from opplab.fit.opp_machine import clocks_ghz, clusters_of, khz_of_opp, place_of, read_chip
 from opplab.fit.opp_power import Fitted
-from opplab.fit.sources import BusyOf, read_samples
+from opplab.fit.sources import BusyOf, Samples, read_samples
 from opplab.simulation.machine import Machine
 from opplab.simulation.ranges import shares_of
 
 Tree = dict[str, Any]
+Floats = NDArray[np.float64]
 
 
 def check(text: str, table: Path, fits: Sequence[Fitted] = (), soc: str | None = None) -> dict[str, Any]:
@@ -151,34 +155,65 @@ def _of_points(
 
 
 def _of_log(described: Machine, tree: Tree, log: Path, left_out: list[str]) -> list[dict[str, Any]]:
-    """Compare intervals of a whole machine: its busy cores at their clock, and what it draws awake or asleep."""
-    inner = described._inner
+    """Compare intervals of a whole machine with what the engine draws for their load."""
     samples = read_samples(log)
     left_out += [samples.left_out] if samples.left_out else []
     machine = BusyOf.of(tree)
-    busy, by_cluster = samples.busy_cores(machine), samples.busy_by_cluster(machine)
-    spread = samples.spread(machine)
-    total = np.zeros_like(busy)
-    low, high = np.zeros_like(busy), np.zeros_like(busy)
-    for index, cluster in enumerate(tree["cluster"]):
-        ghz = clocks_ghz(cluster)
-        powers = np.array([inner.point_power(index, round(1e6 * one)) for one in ghz]) / 1e6
-        cores, clocks = np.array([of[index] for of in by_cluster]), samples.ghz_of(index, machine)
-        core = cores * np.interp(clocks, ghz, powers[:, 0])
-        awake = np.interp(samples.ghz, ghz, powers[:, 1])
-        asleep = cluster.get("cluster_idle_uw", 0) / 1e6
-        beside = (1 - samples.asleep) * awake + samples.asleep * asleep
-        total += core + beside
-        listed = [khz_of_opp(opp) / 1e6 for opp in cluster["opp"]]
-        of_core, of_beside = (
-            [np.interp(clocks, listed, ends) for ends in zip(*_shares(tree, cluster, keys), strict=True)]
-            for keys in (("opp.busy_uw", "opp.uw"), ("opp.cluster_uw",))
-        )
-        low += of_core[0] * core + of_beside[0] * beside
-        high += of_core[1] * spread * core + of_beside[1] * beside
+    cores, beside, least, most = _drawn(described._inner, samples)
+    total = cores + beside
     if not np.any(total > 0):
         raise InputError(f"machine `{tree['name']}` has no power")
+    low, high = cores + least, cores * samples.spread(machine) + most
+    lows, highs = described._inner.power_ends()
+    for one in lows:
+        cores, _, least, _ = _drawn(one, samples)
+        low = np.minimum(low, cores + least)
+    for one in highs:
+        cores, _, _, most = _drawn(one, samples)
+        high = np.maximum(high, cores * samples.spread(_busy_of(one)) + most)
     return [
         _row(f"{cores:.1f} busy", round(1e6 * float(ghz)), *(1000 * float(watts) for watts in four))
-        for cores, ghz, *four in zip(busy, samples.ghz, samples.watts, total, low, high, strict=True)
+        for cores, ghz, *four in zip(
+            samples.busy_cores(machine), samples.ghz, samples.watts, total, low, high, strict=True
+        )
     ]
+
+
+def _busy_of(inner: _opplab.Machine) -> BusyOf:
+    return BusyOf.of(toml_of(inner.to_toml(), "the machine file"))
+
+
+def _drawn(inner: _opplab.Machine, samples: Samples) -> tuple[Floats, Floats, Floats, Floats]:
+    """Give W of the busy cores, and of what clusters draw beside them: the likely, the least and the most.
+
+    As the engine has it (crates/model/src/power.rs), with idle CPUs in a state that draws nothing itself.
+    """
+    tree = toml_of(inner.to_toml(), "the machine file")
+    machine = BusyOf.of(tree)
+    by_cluster = samples.busy_by_cluster(machine)
+    cores, likely, least, most = np.zeros((4, len(samples.watts)))
+    for index, cluster in enumerate(tree["cluster"]):
+        ghz, clocks = clocks_ghz(cluster), samples.ghz_of(index, machine)
+        powers = np.array([inner.point_power(index, round(1e6 * one)) for one in ghz]) / 1e6
+        cores += np.array([of[index] for of in by_cluster]) * np.interp(clocks, ghz, powers[:, 0])
+        clocks = samples.shared_ghz(index, tree, machine)
+        together = bool(cluster.get("cluster_idle")) and tree.get("cluster_idle_together")
+        cpus = sorted(machine.cluster_of) if together else cpus_in(cluster["cpus"])
+        awake = np.interp(clocks, ghz, powers[:, 1])
+        saved = awake - _idle_w(cluster, clocks)
+        beside = [awake - share * saved for share in samples.at_rest(cpus, machine)]
+        likely += beside[0]
+        least += np.minimum(beside[1], beside[2])
+        most += np.maximum(beside[1], beside[2])
+    return cores, likely, least, most
+
+
+def _idle_w(cluster: Mapping[str, Any], ghz: Floats) -> Floats:
+    """Give what a cluster draws at clocks while all its CPUs idle: in its deepest state, or in none if it has none."""
+    if states := cluster.get("cluster_idle"):
+        return np.full_like(ghz, states[-1].get("uw", 0) / 1e6)
+    points = sorted([*cluster["opp"], *cluster.get("boost_opp", ())], key=khz_of_opp)
+    own = cluster.get("cluster_idle_uw")
+    uw = [one.get("cluster_idle_uw", one.get("cluster_uw", 0) if own is None else own) for one in points]
+    watts: Floats = np.interp(ghz, [khz_of_opp(one) / 1e6 for one in points], uw) / 1e6
+    return watts

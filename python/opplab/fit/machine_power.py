@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opplab import _opplab
-from opplab.cpulist import nr_cpus
+from opplab.cpulist import cpus_in, nr_cpus
 from opplab.errors import InputError
 from opplab.files import toml_of
 from opplab.fit import freqbench
@@ -29,6 +29,7 @@ from opplab.fit.sources import BusyOf, Samples, join_samples, log_of, read_sampl
 from opplab.report.numbers import several
 from opplab.simulation.machine import Machine
 from opplab.simulation.power import known_power
+from opplab.simulation.ranges import number_in
 
 Tree = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -59,7 +60,6 @@ def _put_curve(
     tree: Tree,
     busy_w: Callable[[float, int], float] | None,
     awake_w: Callable[[float], float] | None,
-    asleep_w: float | None,
 ) -> None:
     """Put powers at each operating point; `awake_w` is that of all clusters together. None stays as it is.
 
@@ -74,8 +74,47 @@ def _put_curve(
                 opp["busy_uw"] = max(round(1e6 * busy_w(khz / 1e6, cluster["capacity"])), 1)
             if awake_w is not None:
                 opp["cluster_uw"] = round(1e6 * awake_w(khz / 1e6) / len(clusters))
-        if asleep_w is not None and not cluster.get("cluster_idle"):
-            cluster["cluster_idle_uw"] = round(1e6 * asleep_w / len(clusters))
+
+
+_IDLE = ("cluster_idle_uw", "cluster_idle_mw")
+_RESTS = 0.02
+"""The share of idle time of a cluster from which on its fitted power holds that, too."""
+
+
+def _put_idle(tree: Tree, asleep_w: float | None, samples: Samples) -> None:
+    """Put what idle clusters draw, all together, in place of an earlier file's numbers.
+
+    Where it was not fitted (None) and the source has idle time, an idle cluster draws what an awake one does, which
+    holds that time; and so it does where the earlier file's would be more.
+    """
+    clusters, machine = tree["cluster"], BusyOf.of(tree)
+    shares = [samples.at_rest(cpus_in(cluster["cpus"]), machine)[0] for cluster in clusters]
+    replaced = asleep_w is not None or any(float(np.max(share)) > _RESTS for share in shares)
+    for cluster in clusters:
+        for opp in (*cluster["opp"], *cluster.get("boost_opp", ())):
+            idle_uw = number_in(opp, _IDLE[0]) or number_in(cluster, _IDLE[0])
+            replaced = replaced or idle_uw > number_in(opp, "cluster_uw")
+    if not replaced:
+        return
+    for group in (tree.get("source", {}), tree.get("range", {})):
+        for key in [key for key in group if key.startswith("cluster.") and key.endswith((*_IDLE, "cluster_idle.uw"))]:
+            del group[key]
+    for cluster in clusters:
+        awake_uw = min(round(number_in(opp, "cluster_uw")) for opp in cluster["opp"])
+        idle_uw = awake_uw if asleep_w is None else round(1e6 * asleep_w / len(clusters))
+        for table in (cluster, *cluster["opp"], *cluster.get("boost_opp", ())):
+            for key in _IDLE:
+                table.pop(key, None)
+        for left, state in enumerate(reversed(cluster.get("cluster_idle", ()))):
+            state["uw"] = max(round(number_in(state, "uw")), idle_uw) if left else idle_uw
+            state.pop("mw", None)
+        has_states = bool(cluster.get("cluster_idle"))
+        if asleep_w is not None and not has_states:
+            cluster["cluster_idle_uw"] = idle_uw
+        if asleep_w is not None or has_states:
+            how = "while the package sleeps" if asleep_w is not None else "as awake, which the source does not part"
+            key = "cluster.cluster_idle.uw" if has_states else "cluster.cluster_idle_uw"
+            _mark(tree, {key: f"[F] {samples.name}, {samples.scope}: opplab fit power, {how}"}, {})
 
 
 def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[str]]:
@@ -90,8 +129,8 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     core_0, core_1, core_3 = (_at_clocks(tree, samples, machine, power) for power in (0, 1, 3))
     spread_of_threads = samples.spread(machine)
     less, more = samples.spread_of_clusters(machine, [cluster["capacity"] / 1024 for cluster in tree["cluster"]])
-    one, awake = np.ones_like(busy), 1 - samples.asleep
-    sleeps = bool(np.ptp(awake) > 0.2)
+    one, sleeps = np.ones_like(busy), _sleep_varies(samples)
+    awake = 1 - samples.asleep
     one_clock = _is_one_clock(samples)
     core_columns, core_names = [core_0, core_1, core_3], ["core", "core f", "core f^3"]
     if one_clock:
@@ -100,7 +139,7 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     shared_columns, shared_names = ([one, awake], ["package", "package awake"]) if sleeps else ([one], ["package"])
     # What a package shares does not follow turbo, nor the clock of CPUs that hardly run.
     points_of = [clocks_ghz(cluster, turbo=False) for cluster in tree["cluster"]]
-    clocks_of = [np.interp(samples.ghz, ghz, ghz) for ghz in points_of]
+    clocks_of = [np.interp(samples.shared_ghz(i, tree, machine), ghz, ghz) for i, ghz in enumerate(points_of)]
     by_clock = (awake if sleeps else one) * np.mean(clocks_of, axis=0)
     middle = float(np.median(samples.ghz[samples.ghz > 0])) if np.any(samples.ghz > 0) else 1.0
     of_core = [middle + SERVER_CUBIC * middle**3] if one_clock else [1.0, middle, middle**3]
@@ -138,8 +177,8 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         tree,
         lambda ghz, capacity: (value["core"] + value["core f"] * ghz + value["core f^3"] * ghz**3) * capacity / 1024,
         lambda ghz: at_rest + following * ghz,
-        value["package"] if sleeps else None,
     )
+    _put_idle(tree, value["package"] if sleeps else None, samples)
     off = samples.watts / fitted - 1
     spread = 1.96 * float(np.sqrt(np.sum(off**2) / max(len(off) - len(told), 1)))
     at_middle = value["core"] + value["core f"] * middle + value["core f^3"] * middle**3
@@ -152,8 +191,6 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     }
     if following:
         marks["cluster.opp.cluster_uw"] += ", which follows their clock"
-    if sleeps:
-        marks["cluster.cluster_idle_uw"] = "[F] the same: what is left while the package sleeps"
     if one_clock:
         # At another clock the curve of another program or chip: as far as that would be at the lowest.
         lowest = min(khz_of_opp(opp) / 1e6 for c in tree["cluster"] for opp in c["opp"])
@@ -204,14 +241,14 @@ def _fit_idle(
     marks, ranges = {}, {}
     awake, asleep = sum(value.values()), value["package"]
     sleeps = len(names) > 1
-    if sleeps or float(np.mean(samples.asleep)) < _MOST:
+    if sleeps or not float(np.mean(samples.asleep)) >= _MOST:
         marks["cluster.opp.cluster_uw"] = f"{mark}, shared evenly by the clusters"
         ranges["cluster.opp.cluster_uw"] = _around(awake, part.bounds(np.ones(len(names))), spread)
-        _put_curve(tree, None, lambda _: awake, asleep if sleeps else None)
+        _put_curve(tree, None, lambda _: awake)
+        _put_idle(tree, asleep if sleeps else None, samples)
     else:
-        _put_curve(tree, None, None, asleep)
-    if sleeps or not ranges:
-        marks["cluster.cluster_idle_uw"] = f"{mark} whose package sleeps"
+        _put_curve(tree, None, None)
+        _put_idle(tree, asleep, samples)
     _mark(tree, marks, ranges)
     share = _busiest(tree, samples)
     cannot = [samples.left_out] if samples.left_out else []
@@ -221,7 +258,7 @@ def _fit_idle(
         "`--power generic` of `run` is a rough curve"
     )
     if not sleeps:
-        cannot.append("idle states: the sleep time of the package is the same throughout, or missing")
+        cannot.append(_no_sleep(samples))
     return told, [*cannot, _residual_words(np.abs(1 / (1 + part.residuals) - 1), "intervals")]
 
 
@@ -317,10 +354,27 @@ def _not_told(tree: Tree, samples: Samples, sleeps: bool) -> list[str]:
     if np.ptp(samples.load) < 0.1 * max(float(samples.load.max()), 1e-9) and samples.cores_watts is None:
         cannot.append("the package apart from its cores: the source has one load")
     if not sleeps:
-        cannot.append("idle states: the source lacks the sleep time of the package")
-    elif any(cluster.get("cluster_idle") for cluster in tree["cluster"]):
-        cannot.append("the machine's cluster_idle states: they keep their watts, which --check does not count")
+        cannot.append(_no_sleep(samples))
     return cannot
+
+
+_SLEEP_VARIES = 0.2
+"""So far apart are shares of time asleep of which the fit parts what a package draws asleep from what awake."""
+
+
+def _sleep_varies(samples: Samples) -> bool:
+    return samples.has_sleep and bool(np.ptp(samples.asleep) > _SLEEP_VARIES)
+
+
+def _no_sleep(samples: Samples) -> str:
+    """Give why a source does not show what a package draws asleep."""
+    if not samples.has_sleep:
+        return "idle states: the source lacks the sleep time of the package"
+    least, most = 100 * float(samples.asleep.min()), 100 * float(samples.asleep.max())
+    return (
+        f"idle states: the package sleeps {least:.0f} to {most:.0f} % of each interval: its watts asleep need shares "
+        f"that differ by more than {100 * _SLEEP_VARIES:.0f} points"
+    )
 
 
 def _percent(low: float, high: float) -> dict[str, list[int]]:
@@ -597,6 +651,6 @@ def generic_power(text: str) -> tuple[str, str]:
         package = f"{kind.awake_w:g} W a {kind.each} awake, class {kind.name} [{kind.low_w:g} .. {kind.high_w:g}]"
         marks["cluster.opp.cluster_uw"] = f"{GENERIC_MARK}: {package}: {kind.source}"
         ranges["cluster.opp.cluster_uw"] = _percent(kind.low_w / kind.awake_w, kind.high_w / kind.awake_w)
-    _put_curve(tree, busy, None if awake_w is None else lambda _: awake_w, None)
+    _put_curve(tree, busy, None if awake_w is None else lambda _: awake_w)
     _mark(tree, marks, ranges)
     return to_machine_text(tree), f"power is a generic curve: cores are within {low} to {high} % of it; {package}"

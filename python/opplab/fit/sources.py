@@ -90,7 +90,7 @@ class Samples:
     """Busy cores, or, if `load_is_share`, their share of all CPUs."""
     load_is_share: bool
     asleep: Floats
-    """Share of time in which the package slept; 0 where the source has none."""
+    """Share of time in which the package slept; not a number where the source has none."""
     cores_watts: Floats | None
     """Those of the cores alone, if the source has them apart."""
     scope: str
@@ -116,6 +116,31 @@ class Samples:
             if busy > 0 and own.keys() <= clocks.keys():
                 ghz[index] = sum(load * clocks[cpu] for cpu, load in own.items()) / busy
         return ghz
+
+    def shared_ghz(self, cluster: int, tree: Mapping[str, Any], machine: BusyOf) -> Floats:
+        """Give the clock of what a cluster shares: its own, or the whole's where the machine's clusters follow that."""
+        return self.ghz if tree.get("shared_follows_machine") else self.ghz_of(cluster, machine)
+
+    @property
+    def has_sleep(self) -> bool:
+        """Whether each interval has the package's time asleep."""
+        return bool(np.all(np.isfinite(self.asleep)))
+
+    def at_rest(self, cpus: Sequence[int], machine: BusyOf) -> tuple[Floats, Floats, Floats]:
+        """Give the share of time in which all of some CPUs idle, and the least and the most that it may be.
+
+        It is the package's time asleep where the source has it.  Otherwise CPUs are taken as independent where there
+        are rows of them, and as awake without; at the ends they are busy in turn, or all together.
+        """
+        shares = np.stack([self.asleep] * 3)
+        for index in map(int, np.flatnonzero(np.isnan(self.asleep))):
+            if self._tells_cpus(index, machine):
+                loads = np.array([min(self.by_cpu[index].get(cpu, 0.0), 1.0) for cpu in cpus])
+                shares[:, index] = np.prod(1 - loads), max(1 - loads.sum(), 0), 1 - loads.max()
+            else:
+                whole = float(self.load[index]) / (1 if self.load_is_share else machine.cpus)
+                shares[:, index] = 0, 0, 1 - min(whole, 1.0)
+        return shares[0], shares[1], shares[2]
 
     def busy_cores(self, machine: BusyOf) -> Floats:
         """Give busy cores of the machine."""

@@ -566,15 +566,19 @@ def _awake(name: str, machine: Mapping[str, Any], powers_w: Sequence[float]) -> 
     clusters = machine["cluster"]
     if not powers_w or any(one.get("cluster_idle") or any("cluster_idle_" in key for key in one) for one in clusters):
         return []
-    awake_w = sum(min(opp.get("cluster_uw", 0) for opp in one["opp"]) for one in clusters) / 1e6
+    # Which package was awake is not known here: one that idles draws its idle power at least.
+    each_uw = [[opp.get("cluster_idle_uw", opp.get("cluster_uw", 0)) for opp in one["opp"]] for one in clusters]
+    is_idle = any("cluster_idle_uw" in opp for one in clusters for opp in one["opp"])
+    awake_w = sum(min(of) for of in each_uw) / 1e6
     least, share = (100 * min(awake_w / power, 1) for power in (max(powers_w), min(powers_w)))
     if share < 100 * _MOSTLY:
         return []
-    is_constant = all(len({opp.get("cluster_uw", 0) for opp in one["opp"]}) == 1 for one in clusters)
+    is_constant = not is_idle and all(len(set(of)) == 1 for of in each_uw)
+    what = "packages even if all their CPUs idle" if is_idle else "packages awake"
     at = "at any load" if is_constant else "at their lowest clock"
     smaller = ", so that changes in percent are smaller than those of the CPUs" if is_constant else ""
     percent = f"{share:.0f} %" if f"{least:.0f}" == f"{share:.0f}" else f"{least:.0f} to {share:.0f} %"
     return [
-        f"{awake_w:.3g} W of the power of {name} ({percent}) is its packages awake, {at}: they have no "
+        f"{awake_w:.3g} W of the power of {name} ({percent}) is its {what}, {at}: they have no "
         f"sleep state in the file{smaller}."
     ]

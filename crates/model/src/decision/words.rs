@@ -353,9 +353,17 @@ fn utilisation(decision: &Decision) -> String {
     }
     let Some(bound_word) = word("bound", bound) else {
         // A recording that does not hold what acted on the sum.
+        let util = match word("headroom_place", headroom_place) {
+            Some("in-effective-perf") if deciding_cpu == NO_CPU => return format!("{util} with headroom and bounds"),
+            Some("in-effective-perf") => {
+                return format!("{parts}; with headroom, bounds and what is not recorded {util}");
+            }
+            Some("in-clamped-util") => format!("{util_sum}, headroom {} -> {util}", factor(headroom)),
+            _ => util.to_string(),
+        };
         return match deciding_cpu {
-            NO_CPU => format!("{util} with headroom and bounds"),
-            _ => format!("{parts}; with headroom, bounds and what is not recorded {util}"),
+            NO_CPU => format!("util {util}"),
+            _ => format!("{parts}; with what is not recorded {util}"),
         };
     };
     if iowait_boost > 0 {

@@ -2,8 +2,7 @@
 
 use opplab_kernel::cpufreq::facts::{PerfSteps, RqFacts, SugovDecision, SugovOutcome};
 use opplab_kernel::cpufreq::freq_table::{FreqLimits, Relation, resolve_freq};
-use opplab_kernel::cpufreq::perf_margin::map_util_perf;
-use opplab_kernel::cpufreq::schedutil::{SCHED_CPUFREQ_IOWAIT, SugovGates, map_util_freq};
+use opplab_kernel::cpufreq::schedutil::{SCHED_CPUFREQ_IOWAIT, SugovGates};
 
 use super::input::{Ev, Kind, Machine};
 use super::report::{RecordingReport, UNEXPLAINED};
@@ -118,8 +117,6 @@ struct PolicyState {
 pub(super) struct Freq {
     contexts: Vec<Context>,
     policies: Vec<PolicyState>,
-    /// v6.8 and later.
-    bounded: bool,
     /// The kernel's.
     gates: SugovGates,
     /// All decisions, if they are wanted.
@@ -132,13 +129,7 @@ impl Freq {
         Self {
             contexts: vec![Context::default(); machine.n_cpus],
             policies: vec![PolicyState::default(); machine.policies.len()],
-            bounded: machine.at_least(6, 8),
-            gates: match machine {
-                known if known.at_least(6, 8) => SugovGates::V6_12,
-                known if known.at_least(6, 5) => SugovGates::V6_6,
-                known if known.at_least(5, 18) => SugovGates::V5_18,
-                _ => SugovGates::V5_10,
-            },
+            gates: machine.sugov_gates(),
             seen: None,
         }
     }
@@ -234,14 +225,13 @@ impl Freq {
 
     /// The frequency before it is resolved: the reference, times the utilisation.
     fn raw_freq(&self, input: &NextIn, machine: &Machine) -> u32 {
-        let util = if self.bounded { input.util } else { map_util_perf(input.util) };
-        map_util_freq(util, self.reference(input, machine).into(), input.max) as u32
+        self.gates.raw_freq(input.util, input.max, self.reference(input, machine))
     }
 
     fn reference(&self, input: &NextIn, machine: &Machine) -> u32 {
         if machine.freq_ref {
             machine.policies[input.policy].max_khz
-        } else if self.bounded {
+        } else if self.gates.margin_on_current {
             input.cur_khz + (input.cur_khz >> 2)
         } else {
             input.cur_khz

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use opplab_kernel::cpufreq::freq_table::{FreqTable, cpufreq_pressure};
-use opplab_kernel::cpufreq::schedutil::{BW_SHIFT, cpu_bw_dl};
+use opplab_kernel::cpufreq::schedutil::{BW_SHIFT, SugovGates, cpu_bw_dl};
 use opplab_kernel::eas::EasGates;
 use opplab_kernel::energy_model::{EmPerfDomain, EmPerfState};
 use opplab_kernel::profile::{CpufreqPressure, EmCost, FeecEnergy, KernelProfile};
@@ -478,6 +478,11 @@ impl Machine {
     fn version(&self) -> Version {
         let mut numbers = self.release.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
         (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+    }
+
+    /// schedutil's of the recorded kernel.
+    pub fn sugov_gates(&self) -> SugovGates {
+        self.profile().sugov_gates()
     }
 
     fn profile(&self) -> KernelProfile {
