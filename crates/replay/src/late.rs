@@ -25,6 +25,8 @@ const PERIODS: u64 = 50;
 const WORKS: u64 = 6;
 /// Fewer activations in time show no period.
 const LEAST: usize = 3;
+/// More than so many at once are none: the times of a damaged trace.
+const MOST: u64 = 10_000;
 
 /// What `all` activations of a task that only timers wake show.
 pub(crate) fn late(all: &[Activation]) -> Option<Late> {
@@ -34,8 +36,11 @@ pub(crate) fn late(all: &[Activation]) -> Option<Late> {
     sorted.sort_unstable();
     // None is shorter than the period; some are a little, where a CPU left idle late.
     let alike = |one: u64, other: u64| one.abs_diff(other) <= other / PERIODS;
-    let enough =
-        |&&gap: &&u64| sorted.iter().filter(|&&other| alike(other, gap)).count() >= LEAST.max(sorted.len() / 10);
+    let nr_alike = |gap: u64| {
+        let up_to = |ns: u64| sorted.partition_point(|&other| other <= ns);
+        up_to(gap + gap / PERIODS) - up_to(gap - gap / PERIODS - 1)
+    };
+    let enough = |&&gap: &&u64| gap > 0 && nr_alike(gap) >= LEAST.max(sorted.len() / 10);
     let least = *sorted.iter().find(enough)?;
     let near: Vec<u64> = sorted.iter().copied().filter(|&gap| alike(gap, least)).collect();
     let period_ns = near[near.len() / 2];
@@ -53,8 +58,9 @@ pub(crate) fn late(all: &[Activation]) -> Option<Late> {
     }
     let several = |nth: usize| {
         let (nr, work_ns) = (nr(nth), all[nth].work_ns);
-        let fits = |one: u64| work_ns.abs_diff(nr * one) <= nr * one / WORKS;
-        (nr >= 2 && awake_ns(nth) > (nr - 1) * period_ns && works.iter().any(|&one| fits(one))).then_some((nth, nr))
+        let fits = |one: u64| work_ns.abs_diff(nr.saturating_mul(one)) <= nr.saturating_mul(one) / WORKS;
+        ((2..=MOST).contains(&nr) && awake_ns(nth) > (nr - 1) * period_ns && works.iter().any(|&one| fits(one)))
+            .then_some((nth, nr))
     };
     let parts: BTreeMap<usize, u64> = on_grid.into_iter().filter_map(several).collect();
     (!parts.is_empty()).then_some(Late { period_ns, parts })
@@ -93,5 +99,9 @@ mod tests {
             None,
             "relative"
         );
+        // Times of damaged traces.
+        assert_eq!(of(&[(0, 0, 0); 9]), None);
+        let far = u64::MAX / MS / 2;
+        assert_eq!(of(&[(0, 1, 1), (1, 2, 1), (2, 3, 1), (3, 4, 1), (4, far, far), (far, far, 1)]), None);
     }
 }

@@ -103,7 +103,7 @@ fn missing(waker: &[Activation], task: usize, woken: &[Activation]) -> Vec<(usiz
     found
 }
 
-/// What the work of `woken` shows of wake-ups that came during these of its activations.
+/// What the work of `woken` shows of wake-ups that came during these of its activations, in their order.
 fn pending(woken: &[Activation], during: &[usize]) -> Pending {
     let nr = during.len() as u64;
     if nr < LEAST {
@@ -112,7 +112,11 @@ fn pending(woken: &[Activation], during: &[usize]) -> Pending {
     // Neither the first, which began before, nor the last, which may go on.
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for (nth, activation) in woken.iter().enumerate().skip(1).take(woken.len().saturating_sub(2)) {
-        if during.contains(&nth) { with.push(activation.work_ns) } else { without.push(activation.work_ns) }
+        if during.binary_search(&nth).is_ok() {
+            with.push(activation.work_ns)
+        } else {
+            without.push(activation.work_ns)
+        }
     }
     if (without.len() as u64) < LEAST {
         // One that keeps wake-ups and is too slow for them all the time does not sleep.

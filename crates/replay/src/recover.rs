@@ -848,6 +848,8 @@ fn with_lost(history: &mut History, shown: &Shown, tasks: &[TaskIdx]) {
     }
     let steps = std::mem::take(&mut history.steps);
     let exits_ns = std::mem::take(&mut history.exits_ns);
+    let mut posts = shown.posts.clone();
+    posts.sort_unstable();
     let (mut nth, mut work_ns) = (0, 0);
     // Where each activation begins: with the sleep that ends in it.
     let mut begins = vec![0];
@@ -863,9 +865,8 @@ fn with_lost(history: &mut History, shown: &Shown, tasks: &[TaskIdx]) {
             }
             Step::Run(ns) => {
                 let mut rest_ns = ns;
-                let here =
-                    shown.posts.iter().filter(|&&(of, at_ns, _)| of == nth && at_ns > work_ns && at_ns <= work_ns + ns);
-                for &(_, at_ns, woken) in here {
+                let up_to = |work_ns: u64| posts.partition_point(|&(of, at_ns, _)| (of, at_ns) <= (nth, work_ns));
+                for &(_, at_ns, woken) in &posts[up_to(work_ns)..up_to(work_ns + ns)] {
                     let first_ns = at_ns.saturating_sub(work_ns + ns - rest_ns);
                     history.steps.extend((first_ns > 0).then_some(Step::Run(first_ns)));
                     history.steps.push(Step::Post(tasks[woken]));

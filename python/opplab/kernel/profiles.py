@@ -59,7 +59,7 @@ def kernel_profiles() -> list[str]:
     --------
     >>> profiles = kernel_profiles()
     >>> profiles[0], profiles[-1], "6.12.117" in profiles
-    ('4.14-android', '7.3', True)
+    ('4.14', '7.3', True)
     """
     return _kernel.profiles()
 
