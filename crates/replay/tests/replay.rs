@@ -859,7 +859,7 @@ fn an_emulated_clock_that_runs_with_the_frequency_is_refused() {
     let one = cpuinfo.split("\n\n").next().unwrap_or_default();
     write("qemu_cmdline.txt", &text("qemu_cmdline.txt"));
     let line = "  a-9  [000] d..2  1.000000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a next_pid=9 next_prio=120\n";
-    write("trace.dat", &format!("# tracer: nop\n{line}"));
+    write("trace.dat", &format!("# tracer: nop\n{line}{}", line.replace("1.000000", "1.001000")));
     write("cpuinfo.txt", one);
     Replay::read(&folder, None).unwrap_or_else(|error| panic!("{error}"));
     write("cpuinfo.txt", &one.replace("constant_tsc", ""));
