@@ -36,7 +36,7 @@ pub(crate) struct Measured {
     pub(crate) wakes: Wakes,
 }
 
-fn median(mut values: Vec<u64>) -> Option<u64> {
+pub(crate) fn median(mut values: Vec<u64>) -> Option<u64> {
     values.sort_unstable();
     values.get(values.len() / 2).copied()
 }

@@ -10,6 +10,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::costs::median;
+
 /// What a task did from one sleep to the next.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Activation {
@@ -63,11 +65,6 @@ fn reaches(tasks: &[Vec<Activation>]) -> Vec<BTreeSet<usize>> {
     (0..tasks.len()).map(of).collect()
 }
 
-fn median(mut values: Vec<u64>) -> u64 {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied().unwrap_or(0)
-}
-
 /// Wake-ups of `task` by `waker` that do not show: in which activations of the waker, after which part of its work, and in which activation
 /// of the task. A waker that woke it in less than half of its activations had no reason in the others.
 fn missing(waker: &[Activation], task: usize, woken: &[Activation]) -> Vec<(usize, u64, usize)> {
@@ -83,7 +80,7 @@ fn missing(waker: &[Activation], task: usize, woken: &[Activation]) -> Vec<(usiz
     if before.len() + 1 < without.len() {
         return Vec::new();
     }
-    let before_ns = median(before.into_iter().flatten().collect());
+    let before_ns = median(before.into_iter().flatten().collect()).unwrap_or(0);
     let mut found = Vec::new();
     for (nth, activation) in whole.iter().enumerate().filter(|(_, one)| one.work_ns > 0) {
         let (posts, parts) = (posts(activation), activation.parts.max(1));
@@ -122,7 +119,7 @@ fn pending(woken: &[Activation], during: &[usize]) -> Pending {
         // One that keeps wake-ups and is too slow for them all the time does not sleep.
         return if with.len() as u64 >= LEAST { Pending::Lost } else { Pending::Unknown };
     }
-    let of_one = u128::from(median(without));
+    let of_one = u128::from(median(without).unwrap_or(0));
     let more = with.iter().map(|&work_ns| u128::from(work_ns)).sum::<u128>();
     let more = more.saturating_sub(of_one * with.len() as u128);
     let all = of_one * u128::from(nr);
