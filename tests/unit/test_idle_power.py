@@ -74,7 +74,7 @@ def test_another_goal_and_a_known_power_keep_them() -> None:
     assert len(waits.options) == 2
     (other,) = [option for option in waits.options if option.changes]
     assert other.changes["energy"].certainty.words == "idle power unknown"
-    assert "leave out what cpu_dma_latency_us=2 changes in them" in " ".join(waits.missing)
+    assert "do not show what cpu_dma_latency_us=2 changes in them" in " ".join(waits.missing)
     known = opplab.choose("skylake-8x-uma", WORK, **about, **options)
     assert len(known.options) == 2
     assert "idle" not in " ".join(known.missing)
@@ -182,7 +182,10 @@ def test_tables_of_a_results_folder_name_what_their_energy_leaves_out(load: Path
     ]
     command += ["--seconds", "0.2", "--iterations", "2", "-j", "1", "-o", str(tmp_path / "out")]
     answered(*command)
-    words = f"{UNKNOWN} has no power of idle states, so that energy and power leave out what idle_disable=C6 changes"
+    words = (
+        f"{UNKNOWN} has no power of idle states (halted CPUs count as 0, polling ones as busy), so that energy and "
+        "power do not show what idle_disable=C6 changes"
+    )
     for metric, named in (("energy", True), ("response_p99", False)):
         found = answered("compare", tmp_path / "out", "--metric", metric)
         assert (words in found.stderr) == named

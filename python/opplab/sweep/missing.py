@@ -196,14 +196,16 @@ def idle_in_words(found: Iterable[Sequence[str]]) -> list[str]:
 
     Examples
     --------
-    >>> idle_in_words([("xeon", "menu", "teo"), ("xeon", "menu", "ladder")])
-    ['xeon has no power of idle states, so that energy and power leave out what teo and ladder change in them']
+    >>> [words] = idle_in_words([("xeon", "menu", "teo"), ("xeon", "menu", "ladder")])
+    >>> words.partition("), ")[2]
+    'so that energy and power do not show what teo and ladder change in them'
     """
     labels: dict[str, dict[str, None]] = {}
     for name, _, variant in found:
         labels.setdefault(name, {})[variant] = None
     return [
-        f"{name} has no power of idle states, so that energy and power leave out what {in_words([*those])} "
+        f"{name} has no power of idle states (halted CPUs count as 0, polling ones as busy), so that energy and power "
+        f"do not show what {in_words([*those])} "
         f"{'changes' if len(those) == 1 else 'change'} in them"
         for name, those in labels.items()
     ]

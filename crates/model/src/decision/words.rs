@@ -556,6 +556,7 @@ fn placement(decision: &Decision, lines: &[Decision], names: &Names<'_>) -> Word
 /// A placement without energy, which found a CPU.
 fn search(decision: &Decision) -> String {
     let Decision::Placement {
+        waker_cpu,
         prev_cpu,
         cpu,
         overutilized,
@@ -577,7 +578,8 @@ fn search(decision: &Decision) -> String {
     if overutilized {
         parts.push("A CPU is overutilised, so that energy does not count.".to_owned());
     }
-    if wake_wide {
+    // Who was last where the waker is starts there in any case.
+    if wake_wide && waker_cpu != prev_cpu {
         parts.push(format!(
             "Waker and wakee wake many others (wake_wide), so that they are kept apart: the search starts at CPU {target}."
         ));

@@ -113,13 +113,24 @@ impl Call {
     }
 }
 
+/// Whom each task wakes since the start of the recording; each CPU's idle task by itself.
+#[derive(Default)]
+struct Flips(BTreeMap<(i64, usize), WakeFlips>);
+
+impl Flips {
+    /// Those of the task that runs on, or is woken from, `cpu`.
+    fn of(&mut self, pid: i64, cpu: usize) -> &mut WakeFlips {
+        self.0.entry((pid, if pid == 0 { cpu } else { 0 })).or_default()
+    }
+}
+
 /// What was seen of the decisions.
 pub(super) struct Place {
     /// The placements, if somebody wants them.
     pub(super) seen: Option<Vec<RecordedPlacement>>,
     calls: Vec<Option<Call>>,
     eff: Vec<Option<(usize, u64, u64, u64)>>,
-    flips: BTreeMap<i64, WakeFlips>,
+    flips: Flips,
     recent: BTreeMap<i64, usize>,
     /// Wake-ups on their way: by task, the CPU that was chosen.
     pending: BTreeMap<i64, usize>,
@@ -137,7 +148,7 @@ impl Place {
             seen: None,
             calls: vec![None; machine.n_cpus],
             eff: vec![None; machine.n_cpus],
-            flips: BTreeMap::new(),
+            flips: Flips::default(),
             recent: BTreeMap::new(),
             pending: BTreeMap::new(),
             exiting: BTreeSet::new(),
@@ -183,7 +194,7 @@ impl Place {
                 if let Some(pid) = ev.get("child_pid") {
                     self.exiting.remove(&pid);
                     self.recent.remove(&pid);
-                    self.flips.remove(&pid);
+                    self.flips.0.remove(&(pid, 0));
                 }
                 Some(())
             }
@@ -218,7 +229,7 @@ impl Place {
             Some(Call { pid, prev: ev.cpu_field("prev")?, flags, overutilized: state.overutilized, ..Call::default() });
         if flags & WF_TTWU != 0 {
             let jiffies = ev.time_ns() / (1_000_000_000 / state.machine.hz);
-            self.flips.entry(ev.current()).or_default().record_wakee(pid as u32, jiffies, state.machine.hz);
+            self.flips.of(ev.current(), ev.cpu()).record_wakee(pid as u32, jiffies, state.machine.hz);
         }
         Some(())
     }
@@ -357,7 +368,7 @@ impl Place {
         };
         let task = state.task(call.pid).filter(|task| task.averages_known);
         let llc_size = state.machine.llc[this].count_ones();
-        let flips = |pid: i64| self.flips.get(&pid).map_or(0, |flips| flips.flips);
+        let mut flips = |pid: i64| self.flips.of(pid, this).flips;
         let wide = wake_wide(flips(ev.current()), flips(call.pid), llc_size);
         let mut target = call.prev;
         let mut affinity = None;
@@ -569,5 +580,22 @@ impl SiblingFacts for IdleFacts {
     }
     fn capacity(&self, cpu: usize) -> CpuCapacity {
         self.capacities[cpu]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Flips;
+
+    /// Pid 0 is a task of each CPU: six of them that wake two tasks in turn are no one who wakes all.
+    #[test]
+    fn idle_tasks_wake_by_themselves() {
+        let mut flips = Flips::default();
+        for (wakee, cpu) in (0..12).map(|at| (100 + at, at as usize % 6)) {
+            flips.of(0, cpu).record_wakee(wakee, 300, 250);
+            flips.of(7, cpu).record_wakee(wakee, 300, 250);
+        }
+        assert_eq!((0..6).map(|cpu| flips.of(0, cpu).flips).collect::<Vec<_>>(), [2; 6]);
+        assert_eq!(flips.of(7, 3).flips, 12);
     }
 }
