@@ -22,18 +22,12 @@ use crate::idle_states::IdleStates;
 
 /// The events that the signals follow from, beside those of energy.
 const EVENTS: &[&str] = &[
-    "sched_waking",
-    "sched_wakeup",
-    "sched_wakeup_new",
-    "sched_migrate_task",
-    "sched_process_free",
     "arch_set_freq_scale",
     "hrtimer_expire_entry",
     MOVES[0],
     MOVES[1],
     "cgroup_mkdir",
     "cgroup_rename",
-    "sched_process_fork",
     "sched_update_nr_running",
     "sched_update_nr_running_tp",
     "lisa__sched_update_nr_running",

@@ -619,6 +619,26 @@ fn special<'a>(event: &[u8], rest: &'a [u8], out: &mut Vec<Pair<'a>>) -> bool {
             }
             true
         }
+        // `cpu: 0003 target: 0 step: 84 (takedown_cpu)`.
+        b"cpuhp_enter" | b"cpuhp_multi_enter" | b"cpuhp_exit" if rest.starts_with(b"cpu:") => {
+            let mut at = rest;
+            while !at.trim_ascii_start().is_empty() {
+                let (word, tail) = next_token(at.trim_ascii_start());
+                at = tail;
+                if let Some(name) = word.strip_prefix(b"(").and_then(|name| name.strip_suffix(b")")) {
+                    out.push((b"fun", Value::Str(name), Kind::Str));
+                } else if let Some(key) = word.strip_suffix(b":") {
+                    let (value, tail) = next_token(tail.trim_ascii_start());
+                    let Some((value, _)) = number(value) else {
+                        out.clear();
+                        return false;
+                    };
+                    out.push((if key == b"step" { b"idx" } else { key }, value, INT));
+                    at = tail;
+                }
+            }
+            true
+        }
         b"function" => {
             let Some(arrow) = find(rest, b" <-") else { return false };
             out.push((b"ip", Value::Str(rest[..arrow].trim_ascii()), Kind::Str));
@@ -1442,6 +1462,16 @@ mod tests {
             "sched_switch: prev_comm=a b=c prev_pid=1 prev_prio=120 prev_state=R+ ==> next_comm=m/0 next_pid=21 next_prio=0",
             "sched_switch",
             &switch,
+        );
+        check(
+            "cpuhp_enter: cpu: 0001 target:   0 step:  84 (takedown_cpu)",
+            "cpuhp_enter",
+            &["cpu=1", "target=0", "idx=84", "fun=\"takedown_cpu\""],
+        );
+        check(
+            "cpuhp_exit:  cpu: 0001  state:   4 step:  84 ret: -5",
+            "cpuhp_exit",
+            &["cpu=1", "state=4", "idx=84", "ret=-5"],
         );
         check(
             "sched_wakeup: m:0:21 [0] success=1 CPU:003",
