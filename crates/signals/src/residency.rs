@@ -278,6 +278,13 @@ mod tests {
     fn who_was_elsewhere_has_not_run_since_the_first_event() {
         let r = residency(&(switch(1, 10, 7, 0) + &switch(1, 50, 0, 7) + &switch(1, 80, 7, 0) + &switch(0, 100, 7, 0)));
         assert_eq!(r.running_ns, BTreeMap::from([((7, 0, 0), 20_000), ((7, 1, 0), 30_000)]));
+        // Nor before it was moved there, or born.
+        let moved = "x-0 [001] 0.000060: sched_migrate_task: comm=x pid=7 prio=120 orig_cpu=1 dest_cpu=0\n";
+        let born = "x-0 [001] 0.000070: sched_wakeup_new: comm=x pid=7 prio=120 target_cpu=000\n";
+        let (start, end) = (switch(1, 10, 0, 8), switch(0, 100, 7, 0));
+        for (event, ns) in [("", 90_000), (moved, 40_000), (born, 30_000)] {
+            assert_eq!(residency(&[&start, event, &end].concat()).running_ns[&(7, 0, 0)], ns, "{event}");
+        }
     }
 
     /// Goal: an offline CPU neither runs nor idles.

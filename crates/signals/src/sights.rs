@@ -110,8 +110,8 @@ impl Sights {
                     sight.waking_ns = Some(now_ns);
                 }
             }
-            E::Wakeup { task, target_cpu, .. } => {
-                self.sees(now_ns, task.pid, target_cpu, false, shown);
+            E::Wakeup { task, target_cpu, new } => {
+                self.sees(now_ns, task.pid, target_cpu, new, shown);
                 if let Some(sight) = self.tasks.get_mut(&pid_of(task.pid)) {
                     sight.waking_ns = None;
                 }
