@@ -258,11 +258,16 @@ fn cpu_number(bytes: &[u8]) -> Option<u32> {
 
 /// Splits an event line up to its time; `None` if it has none.
 fn parse_head(line: &[u8]) -> Option<Head<'_>> {
+    head_from(line, 0)
+}
+
+/// The same of a line whose CPU stands behind its first `from` bytes.
+fn head_from(line: &[u8], mut from: usize) -> Option<Head<'_>> {
     // The CPU in brackets, behind something that ends as a task does.
-    let mut from = 0;
+    let is_later = from > 0;
     let (comm, pid, cpu, mut context, mut rest) = loop {
         let Some(open) = memchr::memchr(b'[', &line[from..]).map(|at| at + from) else {
-            break latency_head(line)?;
+            break latency_head(line).filter(|_| !is_later)?;
         };
         from = open + 1;
         let Some(close) = line[from..].iter().take(7).position(|&b| b == b']').map(|at| at + from) else { continue };
@@ -279,6 +284,12 @@ fn parse_head(line: &[u8]) -> Option<Head<'_>> {
             break;
         }
         let (token, tail) = next_token(rest);
+        // A task may be called `w-2 [001]`: the CPU is the last one in front of the time.
+        if token.starts_with(b"[")
+            && let Some(later) = head_from(line, line.len() - rest.len())
+        {
+            return Some(later);
+        }
         if let Some(time) = token.strip_suffix(b":").and_then(parse_time) {
             (time_ns, rest) = (Some(time), tail);
             break;
@@ -568,12 +579,12 @@ fn clean_value(value: &[u8]) -> &[u8] {
 /// `comm:pid [prio]` and what follows.
 fn short_task(text: &[u8]) -> Option<(&[u8], Value<'static>, Value<'static>, &[u8])> {
     let text = text.trim_ascii();
-    // The name may hold brackets: the priority is the first `[number]` behind `:number `.
-    let mut from = 0;
-    while let Some(open) = text[from..].iter().position(|&b| b == b'[').map(|i| i + from) {
-        from = open + 1;
-        let Some(close) = text[from..].iter().position(|&b| b == b']').map(|i| i + from) else { break };
-        let Some((prio, _)) = number(&text[from..close]) else { continue };
+    // The name may hold brackets: the priority is the last `[number]` behind `:number `.
+    let mut end = text.len();
+    while let Some(open) = text[..end].iter().rposition(|&b| b == b'[') {
+        end = open;
+        let Some(close) = text[open..].iter().position(|&b| b == b']').map(|i| i + open) else { continue };
+        let Some((prio, _)) = number(&text[open + 1..close]) else { continue };
         let task = text[..open].trim_ascii_end();
         let Some(colon) = task.iter().rposition(|&b| b == b':') else { continue };
         let Some((pid, _)) = number(&task[colon + 1..]) else { continue };
@@ -592,9 +603,24 @@ fn has_own_form(event: &[u8]) -> bool {
 fn special<'a>(event: &[u8], rest: &'a [u8], out: &mut Vec<Pair<'a>>) -> bool {
     match event {
         b"sched_switch" if !rest.starts_with(b"prev_comm=") => {
-            let Some(arrow) = find(rest, b" ==> ") else { return false };
-            let Some((prev, prev_pid, prev_prio, state)) = short_task(&rest[..arrow]) else { return false };
-            let Some((next, next_pid, next_prio, _)) = short_task(&rest[arrow + 5..]) else { return false };
+            // A name may hold an arrow, too: in front of the one that counts stands a state.
+            let mut from = 0;
+            let mut found = None;
+            // Two names hold no more.
+            for _ in 0..8 {
+                let Some(arrow) = find(&rest[from..], b" ==> ").map(|at| at + from) else { break };
+                from = arrow + 1;
+                if let (Some(prev), Some(next)) = (short_task(&rest[..arrow]), short_task(&rest[arrow + 5..]))
+                    && !prev.3.is_empty()
+                    && !prev.3.contains(&b' ')
+                {
+                    found = Some((prev, next));
+                    break;
+                }
+            }
+            let Some(((prev, prev_pid, prev_prio, state), (next, next_pid, next_prio, _))) = found else {
+                return false;
+            };
             out.extend([
                 (&b"prev_comm"[..], Value::Str(prev), Kind::Str),
                 (b"prev_pid", prev_pid, INT),
@@ -1392,6 +1418,12 @@ mod tests {
         check("<idle>-0     [005] 162534.215764: (+22400) cpu_idle:             state=2 cpu_id=5", head, state);
         check("<idle>     0 [005] 162534.215764: power:cpu_idle: state=2 cpu_id=5", head, state);
         check("<idle>     0/0     [005] 162534.215764:   1  power:cpu_idle: state=2 cpu_id=5", head, state);
+        // A task may be called as a head begins.
+        let odd = |comm: &str| format!("{comm} 7 5 162534215764000 cpu_idle");
+        for comm in ["w-2 [001]", "w-2 [001]~5", "w-2 [001] d..2", "[003]", "a-1 [000][1", "x: y-1 [2]"] {
+            check(&format!("{comm}-7     [005] d..2 162534.215764: cpu_idle: state=2 cpu_id=5"), &odd(comm), state);
+            check(&format!("{comm}-7 (   7) [005] 162534.215764000: cpu_idle: state=2 cpu_id=5"), &odd(comm), state);
+        }
         let clock = "a b 8 3 264874155353000 cpu-clock";
         check("a b  7/8  [003] 264874.155353:    1001001                cpu-clock: ", clock, &[]);
         let cycles = "perf 7 3 264874155353000 cycles";
@@ -1464,6 +1496,15 @@ mod tests {
             &switch,
         );
         check(
+        for (prev, next) in
+            [("e ==> f", "a"), ("a", "e ==> f"), ("i:j:9 [120]", "i:j:9 [120]"), ("x => y", "[0]:1 => z")]
+        {
+            let (line, mut out) = (format!("{prev}:1 [120] S ==> {next}:9 [120]"), Vec::new());
+            fields(b"sched_switch", line.as_bytes(), &mut out);
+            let got: Vec<_> =
+                out.iter().filter(|(key, ..)| key.ends_with(b"comm")).map(|(_, value, _)| *value).collect();
+            assert_eq!(got, [prev, next].map(|comm| Value::Str(comm.as_bytes())), "{line}");
+        }
             "cpuhp_enter: cpu: 0001 target:   0 step:  84 (takedown_cpu)",
             "cpuhp_enter",
             &["cpu=1", "target=0", "idx=84", "fun=\"takedown_cpu\""],
