@@ -1059,7 +1059,8 @@ pub fn markers(trace: &crate::Trace) -> crate::Trace {
     tables.iter_mut().for_each(|table| table.comm = None);
     let (missed, problems) = (Vec::new(), Vec::new());
     let (meta, tasks) = (trace.meta.clone(), crate::write::all_tasks(trace));
-    crate::Trace { meta, tables, strings, tasks, missed, problems, order }
+    let processes = trace.processes.clone();
+    crate::Trace { meta, tables, strings, tasks, processes, missed, problems, order }
 }
 
 /// `name: key=value …` or `evt=name key=value …`.
