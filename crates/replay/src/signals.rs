@@ -58,6 +58,11 @@ const GROUP_EVENTS: &[&str] = &[
     "nr_running",
 ];
 
+/// Options that read all of a trace, of which but the times count beside events with these names.
+pub fn all_of(names: &[&str]) -> ReadOptions {
+    ReadOptions { others_bare: true, missing_ok: true, ..ReadOptions::only(names) }
+}
+
 /// The events that signals and energy follow from.
 pub fn events() -> Vec<&'static str> {
     [EVENTS, &energy::EVENTS].concat()

@@ -442,6 +442,8 @@ struct Known {
     shape: Option<Shape>,
     shapes: u32,
     wanted: bool,
+    /// Its fields are not.
+    bare: bool,
     /// Fields without whose number the event means nothing.
     required: &'static [&'static str],
 }
@@ -850,11 +852,11 @@ impl<'a> Text<'a> {
             fields: Vec::new(),
             fixed_size: 0,
         };
-        let wanted = options.wants(&schema);
+        let (wanted, bare) = (options.wants(&schema), !options.names(&schema));
         self.names.insert(line.event.to_vec(), schema.index);
         let required = required(line.event);
         let (keys, order) = (HashMap::new(), Vec::new());
-        self.known.push(Known { keys, order, shape: None, shapes: 0, wanted, required });
+        self.known.push(Known { keys, order, shape: None, shapes: 0, wanted, bare, required });
         self.schemas.push(schema);
         self.schemas.len() - 1
     }
@@ -891,6 +893,9 @@ impl<'a> Text<'a> {
         let index = self.schema_of(line, options);
         if !self.known[index].wanted || !options.in_range(line.time_ns) {
             return ControlFlow::Continue(());
+        }
+        if self.known[index].bare {
+            return sink.event(&event(&self.schemas[index], line.time_ns, line.cpu, line.pid, line.comm, &[]));
         }
         fields(line.event, line.rest, &mut scratch.pairs);
         if let Some(known) = options.common_fields.then(|| context_of(line.context)).flatten() {
@@ -952,7 +957,7 @@ impl<'a> Text<'a> {
         let (index, at) = self.words.find(text, quick::skip_blanks(text, head.at))?;
         let (known, schema) = (&self.known[index], &self.schemas[index]);
         let wanted = known.wanted && pass.options.in_range(head.time_ns);
-        let end = if wanted && pass.order != Order::Kept {
+        let end = if wanted && !known.bare && pass.order != Order::Kept {
             known.shape.as_ref()?.read(text, at, schema.fields.len(), &mut pass.scratch.values)?
         } else {
             line_end(text, at)
@@ -964,7 +969,7 @@ impl<'a> Text<'a> {
         if !wanted {
             return Some((end, ControlFlow::Continue(())));
         }
-        let values = &pass.scratch.values[..schema.fields.len()];
+        let values = if known.bare { &[][..] } else { &pass.scratch.values[..schema.fields.len()] };
         let event = event(schema, head.time_ns, head.cpu, head.pid, head.comm, values);
         Some((end, pass.sink.event(&event)))
     }
@@ -1250,7 +1255,7 @@ impl<'a> Text<'a> {
         let mut outcome = Outcome::default();
         let parts = self.parts.clone();
         for (schema, known) in self.schemas.iter().zip(&mut self.known) {
-            known.wanted = options.wants(schema);
+            (known.wanted, known.bare) = (options.wants(schema), !options.names(schema));
         }
         let mut pass = Pass { options, sink, order, scratch: Scratch::default(), last_ns: 0, last_cpu: 0 };
         // Lines of a trace without order: their time, and their part and place there.
@@ -1413,18 +1418,18 @@ mod tests {
         check("          <idle>-0     [005] 162534.215764: cpu_idle:             state=2 cpu_id=5", head, state);
         check("<idle>-0     [005] 162534.215764000: cpu_idle: state=2 cpu_id=5", head, state);
         check("<idle>-0     [005] d..2 162534.215764: cpu_idle: state=2 cpu_id=5", head, state);
-        check("<idle>-0     (-----) [005] d..2. 162534.215764: cpu_idle: state=2 cpu_id=5", head, state);
-        check("<idle>-0     (  123) [005] d..2 162534.215764: cpu_idle: state=2 cpu_id=5", head, state);
-        check("  <idle>-0       5d..2. 162534.215764: cpu_idle:             state=2 cpu_id=5", head, state);
-        check("<idle>-0     [005] 162534.215764: (+22400) cpu_idle:             state=2 cpu_id=5", head, state);
-        check("<idle>     0 [005] 162534.215764: power:cpu_idle: state=2 cpu_id=5", head, state);
-        check("<idle>     0/0     [005] 162534.215764:   1  power:cpu_idle: state=2 cpu_id=5", head, state);
         // A task may be called as a head begins.
         let odd = |comm: &str| format!("{comm} 7 5 162534215764000 cpu_idle");
         for comm in ["w-2 [001]", "w-2 [001]~5", "w-2 [001] d..2", "[003]", "a-1 [000][1", "x: y-1 [2]"] {
             check(&format!("{comm}-7     [005] d..2 162534.215764: cpu_idle: state=2 cpu_id=5"), &odd(comm), state);
             check(&format!("{comm}-7 (   7) [005] 162534.215764000: cpu_idle: state=2 cpu_id=5"), &odd(comm), state);
         }
+        check("<idle>-0     (-----) [005] d..2. 162534.215764: cpu_idle: state=2 cpu_id=5", head, state);
+        check("<idle>-0     (  123) [005] d..2 162534.215764: cpu_idle: state=2 cpu_id=5", head, state);
+        check("  <idle>-0       5d..2. 162534.215764: cpu_idle:             state=2 cpu_id=5", head, state);
+        check("<idle>-0     [005] 162534.215764: (+22400) cpu_idle:             state=2 cpu_id=5", head, state);
+        check("<idle>     0 [005] 162534.215764: power:cpu_idle: state=2 cpu_id=5", head, state);
+        check("<idle>     0/0     [005] 162534.215764:   1  power:cpu_idle: state=2 cpu_id=5", head, state);
         let clock = "a b 8 3 264874155353000 cpu-clock";
         check("a b  7/8  [003] 264874.155353:    1001001                cpu-clock: ", clock, &[]);
         let cycles = "perf 7 3 264874155353000 cycles";
@@ -1491,12 +1496,6 @@ mod tests {
             "next_prio=0",
         ];
         check("sched_switch: a b=c:1 [120] R+ ==> m/0:21 [0]", "sched_switch", &switch);
-        check(
-            "sched_switch: prev_comm=a b=c prev_pid=1 prev_prio=120 prev_state=R+ ==> next_comm=m/0 next_pid=21 next_prio=0",
-            "sched_switch",
-            &switch,
-        );
-        check(
         for (prev, next) in
             [("e ==> f", "a"), ("a", "e ==> f"), ("i:j:9 [120]", "i:j:9 [120]"), ("x => y", "[0]:1 => z")]
         {
@@ -1506,6 +1505,12 @@ mod tests {
                 out.iter().filter(|(key, ..)| key.ends_with(b"comm")).map(|(_, value, _)| *value).collect();
             assert_eq!(got, [prev, next].map(|comm| Value::Str(comm.as_bytes())), "{line}");
         }
+        check(
+            "sched_switch: prev_comm=a b=c prev_pid=1 prev_prio=120 prev_state=R+ ==> next_comm=m/0 next_pid=21 next_prio=0",
+            "sched_switch",
+            &switch,
+        );
+        check(
             "cpuhp_enter: cpu: 0001 target:   0 step:  84 (takedown_cpu)",
             "cpuhp_enter",
             &["cpu=1", "target=0", "idx=84", "fun=\"takedown_cpu\""],

@@ -15,7 +15,7 @@ use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
 use opplab_replay::energy::{EnergyMeter, TraceEnergy};
 use opplab_replay::rerun::ClosedCase;
-use opplab_replay::signals::{First, Pass, events};
+use opplab_replay::signals::{First, Pass, all_of, events};
 use opplab_replay::{Events, Mode, Recorded, Replay, Setup};
 use opplab_signals::decode::{SchedEvent, SchedSink, Threads, decoded_threads, pid_of};
 use opplab_signals::pelt::{Sample, Samples};
@@ -350,9 +350,9 @@ impl Drop {
             names: TaskNames::default(),
             view: View { window_ns, ..View::default() },
         };
-        let options = ReadOptions::default();
-        let mut reader = file.reader(&options).map_err(text)?;
         let (names, mut threads) = (events(), Threads::default());
+        let options = all_of(&names);
+        let mut reader = file.reader(&options).map_err(text)?;
         let mut sink = decoded_threads(&names, &mut all, &mut threads);
         let outcome = file.stream_reader(&mut *reader, &options, &mut sink).map_err(text)?;
         drop(sink);
