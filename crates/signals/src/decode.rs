@@ -5,9 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use crate::Places;
-use crate::sights::Sights;
 use opplab_trace::render::task_state_bits;
 use opplab_trace::{BySchema, Event, Missed, SETTINGS_MARK, Schema, Sink, TICK_TIMER};
+
+mod sights;
+
+use sights::Sights;
 
 /// Events that move tasks between groups.
 pub const MOVES: [&str; 2] = ["cgroup_attach_task", "cgroup_transfer_tasks"];

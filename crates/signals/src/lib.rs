@@ -18,7 +18,6 @@ pub mod late;
 pub mod pelt;
 pub mod residency;
 pub mod samples;
-mod sights;
 pub mod summary;
 pub mod ticks;
 pub mod waits;

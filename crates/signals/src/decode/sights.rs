@@ -1,4 +1,4 @@
-//! Where tasks are seen, and what this shows of CPUs whose own events are missing. [`crate::decode::decoded_threads`] hands it on to
+//! Where tasks are seen, and what this shows of CPUs whose own events are missing. [`super::decoded_threads`] hands it on to
 //! all that take a trace's events.
 //!
 //! A task runs on one CPU at a time. One that came to a CPU and is then seen on another ran on the first no later than that, even if no
@@ -7,12 +7,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::decode::{SchedEvent, pid_of};
+use super::{SchedEvent, pid_of};
 
 /// A task as it was seen last.
 #[derive(Clone, Copy, Debug)]
 struct Sight {
-    /// Its number ([`crate::decode::Threads`]).
+    /// Its number ([`super::Threads`]).
     number: i32,
     cpu: u32,
     /// When it was seen last, and since when it can have been on this CPU, ns.
