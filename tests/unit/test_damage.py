@@ -196,3 +196,9 @@ def test_clocks_that_count_no_ns_are_named(tmp_path: Path, clock: str, unit: str
         done = called("trace", command, path)
         assert (done.exit_code, "damaged" in done.stderr) == (int(bool(unit)), bool(unit))
         assert not unit or f"its clock {clock} counts {unit}: what stands here as s and ns are {unit}" in done.stderr
+    # Perfetto's format has no such clock; a copy said "boot".
+    shown = called("trace", "export", path, "-o", tmp_path / "run.pftrace")
+    words = f"those of clock {clock} are {unit}: export it as text or trace.dat"
+    assert isinstance(shown.exception, opplab.InputError) == bool(unit)
+    assert not unit or words in str(shown.exception)
+    assert (tmp_path / "run.pftrace").exists() == (not unit)

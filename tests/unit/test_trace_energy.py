@@ -150,7 +150,7 @@ def test_cpus_of_which_nothing_is_known_are_named(tmp_path: Path) -> None:
     energy = opplab.read_trace(tmp_path / "run.txt").energy(machine)
     assert energy.unseen_ns == 4 * 1_000_000_000 + 300_000_000
     shown = called("trace", "energy", tmp_path / "run.txt", "-m", "juno-r2")
-    assert "without 4300.000 ms of CPUs before their first switch or idle event, in no interval\n" in shown.stdout
+    assert "without 4300.000 ms of CPUs of which no event shows what they did, in no interval\n" in shown.stdout
 
 
 def test_a_task_that_runs_from_the_start_has_all_its_clocks(tmp_path: Path) -> None:

@@ -190,6 +190,33 @@ def test_a_recording_has_the_same_wakeups_in_every_format(tmp_path: Path) -> Non
         assert waits_of(copy) == waits_of(file), copy
 
 
+def test_names_that_look_like_a_text_s_own_words_are_names(tmp_path: Path) -> None:
+    """Goal: a task may have any name. Method: by pid, as text, trace.dat, and trace-cmd's text of that."""
+    needed("trace-cmd")
+    comms = ["w-2 [001]", "a => b", "e ==> f", "x: y", "foo 12", "[000]", "i:j:9 [120]", "d prev_pid", "pid=5"]
+    lines = []
+    for nth, comm in enumerate(comms):
+        at = [f"1.{2 * nth + up:09d}" for up in (1, 2)]
+        own = f"{comm:>16}-{nth + 7:<5} [002]"
+        lines += [
+            f"{own} {at[0]}: sched_waking: comm={comm} pid={nth + 7} prio=120 target_cpu=000\n",
+            f"{own} {at[1]}: sched_switch: prev_comm={comm} prev_pid={nth + 7} prev_prio=120 prev_state=S ==> "
+            f"next_comm={comm} next_pid={nth + 7} next_prio=120\n",
+        ]
+    (tmp_path / "a.txt").write_text("".join(lines))
+    opplab.read_trace(tmp_path / "a.txt").export(tmp_path / "a.dat")
+    report = subprocess.run(["trace-cmd", "report", "-t", tmp_path / "a.dat"], capture_output=True, check=True).stdout
+    (tmp_path / "report.txt").write_bytes(report)
+    expected = [(comm, nth + 7) for nth, comm in enumerate(comms)]
+    for name in ("a.txt", "a.dat", "report.txt"):
+        trace = opplab.read_trace(tmp_path / name)
+        switches, wakings = trace.events("sched_switch"), trace.events("sched_waking")
+        assert set(switches["cpu"]) == set(wakings["cpu"]) == {2}, name
+        assert list(switches.select("prev_comm", "prev_pid").iter_rows()) == expected, name
+        assert list(switches.select("next_comm", "next_pid").iter_rows()) == expected, name
+        assert list(wakings.select("comm", "pid").iter_rows()) == expected, name
+
+
 def test_a_process_tree_has_the_names_of_events(tmp_path: Path) -> None:
     """/proc appends to a kworker what it works on, and a kthread has no command whose last part is its name."""
 

@@ -7,10 +7,11 @@ use opplab_guarded::guarded;
 use opplab_model::machine::Machine;
 use opplab_replay::energy::{EVENTS, EnergyMeter, NO_STATES, TraceEnergy};
 use opplab_replay::idle_states::IdleStates;
+use opplab_replay::signals::all_of;
 use opplab_replay::some_of;
 use opplab_signals::decode::{Reused, Threads, decoded_threads};
+use opplab_trace::TraceFile;
 use opplab_trace::write::PerfettoWriter;
-use opplab_trace::{ReadOptions, TraceFile};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
@@ -71,7 +72,7 @@ pub(crate) fn trace_energy<'py>(
     // What CPUs and clusters do in a part follows from the events around it, too.
     let window = (from_ns.unwrap_or(0), to_ns.unwrap_or(u64::MAX));
     // Events of any kind begin and end the trace.
-    let options = ReadOptions::default();
+    let options = all_of(&EVENTS);
     let read = py.detach(|| {
         let file = TraceFile::open(&path)?;
         let mut reader = file.reader(&options)?;

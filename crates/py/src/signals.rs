@@ -8,7 +8,7 @@ use opplab_guarded::guarded;
 use opplab_kernel::pelt::HalfLife;
 use opplab_model::machine::Machine;
 use opplab_replay::energy::EnergyMeter;
-use opplab_replay::signals::{First, Pass, events};
+use opplab_replay::signals::{First, Pass, all_of, events};
 use opplab_signals::activations::Activations;
 use opplab_signals::decode::{Reused, SchedEvent, SchedSink, Threads, decoded_threads};
 use opplab_signals::groups::GroupFinder;
@@ -16,7 +16,7 @@ use opplab_signals::pelt::{ROUNDING, Sample, Samples};
 use opplab_signals::residency::Residency;
 use opplab_signals::summary::{Deadlines, Latencies, LatencySummary, Utils, deadlines, past_deadline};
 use opplab_signals::with_half_life;
-use opplab_trace::{Event, ReadOptions, RecordingFiles};
+use opplab_trace::{Event, RecordingFiles};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -145,7 +145,7 @@ fn rebuilt<'m, H: HalfLife>(
         groups: GroupFinder::default(),
     };
     let (names, mut threads) = (events(), Threads::default());
-    let outcome = files.trace.stream(&ReadOptions::default(), &mut decoded_threads(&names, &mut all, &mut threads))?;
+    let outcome = files.trace.stream(&all_of(&names), &mut decoded_threads(&names, &mut all, &mut threads))?;
     let All { pass: Pass { pelt, mut residency, activations, meter, latencies }, groups, between, cpus, .. } = all;
     residency.finish();
     let notes = threads.chain.notes(&outcome.missed).into_iter().chain(pelt.groups().words(&groups)).collect();

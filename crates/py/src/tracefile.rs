@@ -297,7 +297,8 @@ impl PyTrace {
                 ftrace_head(&self.inner, events, &mut out)?;
             }
             ftrace_piece(&self.inner, &mut out)
-        })?;
+        })
+        .map_err(|error| write_error(py, error))?;
         Ok(PyBytes::new(py, &out))
     }
 
@@ -309,9 +310,18 @@ impl PyTrace {
             "trace.dat" => trace_dat(&self.inner, &mut out).map(|()| true),
             "text" => ftrace_text(&self.inner, &mut out).map(|()| true),
             _ => Ok(false),
-        })?;
+        });
+        let known = known.map_err(|error| write_error(py, error))?;
         if known { Ok(PyBytes::new(py, &out)) } else { Err(raise(py, "InputError", format!("unknown form `{form}`"))) }
     }
+}
+
+/// What a form does not have is the user's mistake.
+fn write_error(py: Python<'_>, error: std::io::Error) -> PyErr {
+    if error.kind() == std::io::ErrorKind::InvalidInput {
+        return raise(py, "InputError", format!("failed to write: {error}"));
+    }
+    error.into()
 }
 
 /// True if the event happened in the context of one of the tasks, or is about one of them (`pid`, `prev_pid`, `next_pid`).

@@ -22,18 +22,12 @@ use crate::idle_states::IdleStates;
 
 /// The events that the signals follow from, beside those of energy.
 const EVENTS: &[&str] = &[
-    "sched_waking",
-    "sched_wakeup",
-    "sched_wakeup_new",
-    "sched_migrate_task",
-    "sched_process_free",
     "arch_set_freq_scale",
     "hrtimer_expire_entry",
     MOVES[0],
     MOVES[1],
     "cgroup_mkdir",
     "cgroup_rename",
-    "sched_process_fork",
     "sched_update_nr_running",
     "sched_update_nr_running_tp",
     "lisa__sched_update_nr_running",
@@ -63,6 +57,11 @@ const GROUP_EVENTS: &[&str] = &[
     "lisa__sched_update_nr_running",
     "nr_running",
 ];
+
+/// Options that read all of a trace, of which but the times count beside events with these names.
+pub fn all_of(names: &[&str]) -> ReadOptions {
+    ReadOptions { others_bare: true, missing_ok: true, ..ReadOptions::only(names) }
+}
 
 /// The events that signals and energy follow from.
 pub fn events() -> Vec<&'static str> {

@@ -93,6 +93,10 @@ impl Activations {
     /// A task is woken.
     pub fn wakeup(&mut self, pid: i32, now: u64) {
         self.until(now);
+        self.opens(pid, now);
+    }
+
+    fn opens(&mut self, pid: i32, now: u64) {
         self.wakes(pid, now);
         let fresh =
             Activation { pid, woken_ns: now, start_ns: now, end_ns: now, running_ns: 0, cpu: 0, preemptions: 0 };
@@ -142,6 +146,17 @@ impl Activations {
     }
 }
 
+impl Activations {
+    /// A task runs on its CPU no more, although no switch shows it: when the activation under way ended is not known.
+    fn lost(&mut self, pid: i32, woken_ns: Option<u64>) {
+        self.open.remove(&pid);
+        self.running.remove(&pid);
+        if let Some(woken_ns) = woken_ns {
+            self.opens(pid, woken_ns);
+        }
+    }
+}
+
 impl SchedSink for Activations {
     fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
         self.until(event.time_ns);
@@ -153,6 +168,7 @@ impl SchedSink for Activations {
                 self.switch(event.cpu, event.time_ns, prev.pid, prev_state, next.pid);
             }
             SchedEvent::Waking { task } | SchedEvent::Wakeup { task, .. } => self.wakeup(task.pid, event.time_ns),
+            SchedEvent::Lost { pid, woken_ns, .. } => self.lost(pid, woken_ns),
             SchedEvent::Mark { text } => {
                 let stated = setting(text, "dl_deadline_ns").and_then(|(pid, ns)| Some((pid, ns.parse().ok()?)));
                 self.stated_ns.extend(stated);

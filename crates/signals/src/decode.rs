@@ -8,6 +8,10 @@ use crate::Places;
 use opplab_trace::render::task_state_bits;
 use opplab_trace::{BySchema, Event, Missed, SETTINGS_MARK, Schema, Sink, TICK_TIMER};
 
+mod sights;
+
+use sights::Sights;
+
 /// Events that move tasks between groups.
 pub const MOVES: [&str; 2] = ["cgroup_attach_task", "cgroup_transfer_tasks"];
 
@@ -148,6 +152,24 @@ pub enum SchedEvent<'e> {
         name: &'e [u8],
         energy_uj: u64,
     },
+    /// `cpuhp_enter`: whether `cpu` is taken down; `None`: a step of its way down or up is done (`cpuhp_exit`).
+    Hotplug {
+        cpu: u32,
+        goes: Option<bool>,
+    },
+    /// Of [`decoded_threads`], before the event that shows it: `pid`, which had come to `cpu`, is there no more, or `cpu` is offline.
+    /// What the CPU does from here on is not known. `woken_ns`: when the task was woken, if it was.
+    Lost {
+        cpu: u32,
+        pid: i32,
+        woken_ns: Option<u64>,
+    },
+    /// Of [`decoded_threads`], before the first switch of `cpu`: `pid`, which leaves it then, did not run there before `since_ns`.
+    NotBefore {
+        cpu: u32,
+        pid: i32,
+        since_ns: u64,
+    },
     /// A line that was printed into the trace.
     Mark {
         text: &'e [u8],
@@ -268,6 +290,13 @@ fn look_up(schema: &Schema) -> (Decode, Places<7>) {
         "local_timer_entry" => (&[], |_| Some(E::Timer { tick: false })),
         "hrtimer_expire_entry" => (&["hrtimer", "function"], |f| Some(E::Timer { tick: f.is_tick() })),
         "power_rail" => (&["name", "energy_uj"], |f| Some(E::Rail { name: f.text(0)?, energy_uj: f.int(1)? as u64 })),
+        // The steps of a kernel have numbers of their own; which one stops the CPU is in its function's name.
+        "cpuhp_enter" | "cpuhp_multi_enter" => (&["cpu", "target", "fun"], |f| {
+            let goes = f.int(1)? == 0;
+            let stops = f.text(2).is_none_or(|name| name.starts_with(b"takedown_cpu"));
+            (stops || !goes).then_some(E::Hotplug { cpu: f.cpu(0)?, goes: Some(goes) })
+        }),
+        "cpuhp_exit" => (&["cpu"], |f| Some(E::Hotplug { cpu: f.cpu(0)?, goes: None })),
         "print" | "tracing_mark_write" => (&["buf"], |f| Some(E::Mark { text: f.text(0).unwrap_or_default() })),
         _ if is_hook() => (&["hook", "flags", "time", "cpu_id"], |f| {
             let (hook, flags, time) = (f.int(0)?, f.int(1)? as u32, f.int(2)? as u64);
@@ -333,6 +362,7 @@ pub struct Threads {
     /// The last names of threads that ended, and of those that came after, by number.
     names: BTreeMap<i32, Vec<u8>>,
     reused: BTreeSet<i32>,
+    sights: Sights,
     /// What the switches show of events that are missing.
     pub chain: Chain,
 }
@@ -405,7 +435,7 @@ impl Chain {
         let missing = Missed::note(gaps).or_else(|| {
             let text = format!(
                 "before {breaks} of {switches} sched_switch events others are missing: the task that leaves a CPU is not the one \
-                 that came there. The time between counts for the latter"
+                 that came there. The time between counts for the latter until that is seen elsewhere"
             );
             (*breaks > 0).then_some(text)
         });
@@ -601,14 +631,30 @@ pub fn decoded_threads(names: &[&str], sink: &mut impl SchedSink, threads: &mut 
         let is_named = *is_named.get(event.schema, |schema| names.contains(&schema.name.as_str()));
         let what = if is_named { decoder.decode(event) } else { SchedEvent::Other };
         threads.chain.event(event.time_ns, event.cpu, &what);
-        sink.event(event, &threads.numbered(what));
+        let (what, mut shown) = (threads.numbered(what), Vec::new());
+        threads.sights.event(event.time_ns, event.cpu, &what, &mut shown);
+        shown.iter().for_each(|shown| sink.event(event, shown));
+        sink.event(event, &what);
         ControlFlow::Continue(())
     }
 }
 
-/// Events by which [`Threads`] finds that a pid is another thread's.
-pub const BIRTHS_AND_ENDS: [&str; 5] =
-    ["sched_switch", "task_newtask", "sched_process_fork", "sched_wakeup_new", "sched_process_exit"];
+/// Events by which [`Threads`] finds that a pid is another thread's, and that a task runs on a CPU no more.
+pub const BIRTHS_AND_ENDS: [&str; 13] = [
+    "sched_switch",
+    "task_newtask",
+    "sched_process_fork",
+    "sched_wakeup_new",
+    "sched_process_exit",
+    "sched_process_free",
+    "sched_waking",
+    "sched_wakeup",
+    "sched_migrate_task",
+    "cpu_idle",
+    "cpuhp_enter",
+    "cpuhp_multi_enter",
+    "cpuhp_exit",
+];
 
 #[cfg(test)]
 mod tests {

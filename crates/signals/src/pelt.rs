@@ -197,6 +197,8 @@ struct Cpu {
     freq_known: bool,
     /// When the running task was switched in.
     since_ns: u64,
+    /// What runs is not known.
+    lost: bool,
     /// PELT's now when it was idle last.
     busy_pelt: u64,
     facts: CpuFacts,
@@ -363,6 +365,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             freq_scale: None,
             freq_known: facts.freq_max_khz == 0,
             since_ns: 0,
+            lost: false,
             busy_pelt: 0,
             facts,
             recorded: None,
@@ -747,8 +750,9 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let ran_ns = time_ns.saturating_sub(std::mem::replace(&mut rq.since_ns, time_ns));
         // How much a run at an unknown frequency counts is not known.
         let of_freq = if rq.freq_known || prev.0 == 0 { 0 } else { change_in(1024, ran_ns) };
+        let of_lost = if std::mem::take(&mut rq.lost) { change_in(1024, ran_ns) } else { 0 };
         let of_late = if prev.0 == 0 { 0 } else { change_in(1024, scaled(self.late_ns, rq.facts.capacity)) };
-        widen::<H>(&mut rq.unknown, if prev.0 == 0 { slack } else { of_freq + of_late });
+        widen::<H>(&mut rq.unknown, of_lost + if prev.0 == 0 { slack } else { of_freq + of_late });
         if prev.0 != 0 {
             let place = self.task(prev.0, prev.1, cpu);
             if self.cpus[cpu].curr != Some(place) {
@@ -781,7 +785,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
                 // core.c:finish_task_switch(), fair.c:task_dead_fair(), v6.12: it leaves like a sleeping task that moves away.
                 self.remove(place, cpu);
             }
-            widen::<H>(&mut self.tasks[place].unknown, slack + of_freq + of_late);
+            widen::<H>(&mut self.tasks[place].unknown, slack + of_freq + of_late + of_lost);
             self.charge_groups(cpu, self.tasks[place].group, ran_ns);
             self.tell_task(place, time_ns);
         }
@@ -811,6 +815,22 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             self.cpus[cpu].busy_pelt = now;
         }
         self.cpus[cpu].curr = next_place;
+        self.tell_cpu(cpu, time_ns);
+    }
+
+    /// The running task of `cpu` is there no more, although no switch shows it; when it left, and what runs, is not known.
+    fn lost(&mut self, time_ns: u64, cpu: u32) {
+        let cpu = self.cpu_place(cpu);
+        let now = self.update_cpu(cpu, time_ns);
+        let rq = &mut self.cpus[cpu];
+        let ran = change_in(1024, time_ns.saturating_sub(std::mem::replace(&mut rq.since_ns, time_ns)));
+        (rq.lost, rq.left) = (true, None);
+        widen::<H>(&mut rq.unknown, ran);
+        if let Some(place) = rq.curr.take() {
+            self.update_task(place, now, true);
+            self.dequeue(place);
+            widen::<H>(&mut self.tasks[place].unknown, ran);
+        }
         self.tell_cpu(cpu, time_ns);
     }
 
@@ -1185,6 +1205,7 @@ impl<S: Samples, H: HalfLife> SchedSink for PeltReplay<S, H> {
             SchedEvent::Switch { prev, prev_state, next } => {
                 self.switch(time, event.cpu, prev.with_prio(0), prev_state, next.with_prio(0));
             }
+            SchedEvent::Lost { cpu, .. } => self.lost(time, cpu),
             SchedEvent::Wakeup { task, target_cpu, new } => {
                 let (pid, prio) = task.with_prio(0);
                 self.wakeup(time, pid, prio, target_cpu, new);

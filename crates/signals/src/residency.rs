@@ -47,13 +47,15 @@ pub struct Residency {
 /// Who runs before a CPU's first switch, until that names it.
 const UNNAMED: i32 = i32::MIN;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct CpuState {
     /// Frequency, and since when it is counted.
     frequency: Option<(u32, u64)>,
     idle: Option<(u32, u64)>,
     /// Running task, since when its time is counted.
     running: Option<(i32, u64)>,
+    /// What ran before its first switch: from when to when, at which frequency in kHz.
+    unnamed: Vec<(u64, u64, u32)>,
 }
 
 impl Residency {
@@ -71,8 +73,12 @@ impl Residency {
         let state = self.cpu(cpu);
         let khz = state.frequency.map_or(0, |(khz, _)| khz);
         if let Some((pid, since)) = &mut state.running {
-            let (pid, ns) = (*pid, now.saturating_sub(std::mem::replace(since, now)));
-            *self.sums.entry((pid, cpu, khz)).or_default() += ns;
+            let (pid, since) = (*pid, std::mem::replace(since, now));
+            if pid == UNNAMED {
+                state.unnamed.push((since, now, khz));
+            } else {
+                *self.sums.entry((pid, cpu, khz)).or_default() += now.saturating_sub(since);
+            }
         }
     }
 
@@ -100,7 +106,7 @@ impl Residency {
                 *self.idle_ns.entry((cpu, state)).or_default() += ns;
             }
         }
-        for (key, ns) in self.sums.drain().filter(|(key, _)| key.0 != UNNAMED) {
+        for (key, ns) in self.sums.drain() {
             *self.running_ns.entry(key).or_default() += ns;
         }
     }
@@ -110,15 +116,26 @@ impl Residency {
         if self.cpu(cpu).running.take_if(|(pid, _)| *pid == UNNAMED).is_none() {
             return;
         }
-        let unnamed: Vec<_> = self.sums.extract_if(|key, _| (key.0, key.1) == (UNNAMED, cpu)).collect();
+        let unnamed = std::mem::take(&mut self.cpu(cpu).unnamed);
         let Some(pid) = pid.filter(|&pid| pid != 0) else { return };
-        unnamed.into_iter().for_each(|((_, cpu, khz), ns)| *self.sums.entry((pid, cpu, khz)).or_default() += ns);
+        for (from, to, khz) in unnamed {
+            *self.sums.entry((pid, cpu, khz)).or_default() += to.saturating_sub(from);
+        }
+    }
+
+    /// What ran before `since` is not known.
+    fn not_before(&mut self, cpu: u32, now: u64, since: u64) {
+        self.settle_running(cpu, now);
+        self.cpu(cpu).unnamed.iter_mut().for_each(|(from, ..)| *from = since.max(*from));
     }
 
     fn switch(&mut self, cpu: u32, now: u64, prev: (i32, bool), next: i32) {
         self.settle_running(cpu, now);
         self.name_first(cpu, Some(prev.0));
         self.cpu(cpu).running = (next != 0).then_some((next, now));
+        if next != 0 {
+            self.leave_idle(cpu, now);
+        }
         if let Some((wait_ns, woken)) = self.runnable.switch(cpu, now, prev, next) {
             self.waits.push(Wait { pid: next, cpu, time_ns: now, wait_ns, woken });
         }
@@ -140,13 +157,15 @@ impl SchedSink for Residency {
                 self.settle_frequency(cpu, now);
                 self.cpu(cpu).frequency = Some((khz, now));
             }
+            SchedEvent::Lost { cpu, pid, woken_ns } => {
+                self.settle_running(cpu, now);
+                self.cpu(cpu).running = None;
+                self.leave_idle(cpu, now);
+                self.runnable.lost(cpu, pid, woken_ns);
+            }
+            SchedEvent::NotBefore { cpu, since_ns, .. } => self.not_before(cpu, now, since_ns),
             SchedEvent::Idle { cpu, state } => {
                 self.name_first(cpu, None);
-                if state.is_some() {
-                    // Who was seen to run before has left without an event, as energy has it.
-                    self.settle_running(cpu, now);
-                    self.cpu(cpu).running = None;
-                }
                 self.leave_idle(cpu, now);
                 self.cpu(cpu).idle = state.map(|state| (state as u32, now));
             }
@@ -158,7 +177,7 @@ impl SchedSink for Residency {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::decoded;
+    use crate::decode::{BIRTHS_AND_ENDS, Threads, decoded_threads};
     use opplab_trace::TraceFile;
 
     const TEXT: &str = "\
@@ -178,7 +197,8 @@ mod tests {
         let mut residency = Residency::default();
         let options = opplab_trace::ReadOptions::default();
         let file = TraceFile::from_bytes(text.as_bytes().to_vec(), &options).unwrap();
-        file.stream(&options, &mut decoded(&mut residency)).unwrap();
+        let (names, mut threads) = ([&BIRTHS_AND_ENDS[..], &["cpu_frequency"]].concat(), Threads::default());
+        file.stream(&options, &mut decoded_threads(&names, &mut residency, &mut threads)).unwrap();
         residency.finish();
         residency
     }
@@ -207,6 +227,90 @@ mod tests {
         let r = residency(text);
         assert_eq!(r.running_ns, BTreeMap::from([((7, 0, 0), 70_000)]));
         assert_eq!(r.idle_ns, BTreeMap::from([((0, 1), 40_000)]));
+    }
+
+    fn switch(cpu: u32, us: u32, prev: u32, next: u32) -> String {
+        format!(
+            "x-0 [{cpu:03}] 0.{us:06}: sched_switch: prev_comm=x prev_pid={prev} prev_prio=120 prev_state=S ==> next_comm=x \
+             next_pid={next} next_prio=120\n"
+        )
+    }
+
+    /// Goal: a task runs on one CPU at a time: where it is seen elsewhere, it has left without an event.
+    #[test]
+    fn who_is_seen_elsewhere_has_left() {
+        let ran = |events: &[&str]| {
+            let text = switch(0, 10, 0, 7) + &events.concat() + &switch(3, 900, 0, 9);
+            let r = residency(&text);
+            let waits: Vec<_> = r.waits.iter().map(|w| (w.pid, w.wait_ns)).collect();
+            (r.running_ns.get(&(7, 0, 0)).copied().unwrap_or(0) / 1_000, waits)
+        };
+        let wake = |name: &str, us: u32, target: u32| {
+            format!("x-0 [003] 0.{us:06}: {name}: comm=x pid=7 prio=120 target_cpu={target:03}\n")
+        };
+        let (there, back) = (switch(1, 50, 0, 7), switch(1, 80, 7, 0));
+        // Switched in elsewhere, or leaving there, with a further switch of CPU 0 or without.
+        assert_eq!(ran(&[&there, &back]), (40, vec![]));
+        assert_eq!(ran(&[&back]), (70, vec![]));
+        assert_eq!(ran(&[&there, &back, &switch(0, 300, 8, 0)]), (40, vec![]));
+        // Its wake-up begins with the event that may also be one of a task that runs.
+        let (waking, woken) = (wake("sched_waking", 30, 0), wake("sched_wakeup", 35, 1));
+        assert_eq!(ran(&[&waking, &woken, &there]), (25, vec![(7, 20_000)]));
+        assert_eq!(ran(&[&waking, &there]), (40, vec![(7, 20_000)]));
+        // One that runs, and is woken there.
+        let in_place = wake("sched_wakeup", 35, 0);
+        assert_eq!(ran(&[&waking, &in_place, &there]), (40, vec![]));
+        assert_eq!(ran(&[&waking, &in_place, &switch(0, 100, 7, 0)]), (90, vec![]));
+        let moved = "x-0 [003] 0.000020: sched_migrate_task: comm=x pid=7 prio=120 orig_cpu=0 dest_cpu=1\n";
+        assert_eq!(ran(&[moved]).0, 10);
+        // It ends elsewhere; or its pid is another task's.
+        assert_eq!(ran(&["x-7 [002] 0.000060: sched_process_exit: comm=x pid=7 prio=120\n"]).0, 50);
+        assert_eq!(ran(&["x-9 [002] 0.000070: task_newtask: pid=7 comm=x clone_flags=0 oom_score_adj=0\n"]).0, 60);
+        // On its own CPU it has still to leave.
+        assert_eq!(
+            ran(&["x-7 [000] 0.000060: sched_process_exit: comm=x pid=7 prio=120\n", &switch(0, 65, 7, 0)]).0,
+            55
+        );
+    }
+
+    /// Goal: who leaves a CPU first did not run there before it was seen elsewhere.
+    #[test]
+    fn who_was_elsewhere_has_not_run_since_the_first_event() {
+        let r = residency(&(switch(1, 10, 7, 0) + &switch(1, 50, 0, 7) + &switch(1, 80, 7, 0) + &switch(0, 100, 7, 0)));
+        assert_eq!(r.running_ns, BTreeMap::from([((7, 0, 0), 20_000), ((7, 1, 0), 30_000)]));
+        // Nor before it was moved there, or born.
+        let moved = "x-0 [001] 0.000060: sched_migrate_task: comm=x pid=7 prio=120 orig_cpu=1 dest_cpu=0\n";
+        let born = "x-0 [001] 0.000070: sched_wakeup_new: comm=x pid=7 prio=120 target_cpu=000\n";
+        let (start, end) = (switch(1, 10, 0, 8), switch(0, 100, 7, 0));
+        for (event, ns) in [("", 90_000), (moved, 40_000), (born, 30_000)] {
+            assert_eq!(residency(&[&start, event, &end].concat()).running_ns[&(7, 0, 0)], ns, "{event}");
+        }
+    }
+
+    /// Goal: an offline CPU neither runs nor idles.
+    #[test]
+    fn a_cpu_that_is_taken_down_does_nothing() {
+        let idle = |us: u32, state: u32| format!("x-0 [001] 0.{us:06}: cpu_idle: state={state} cpu_id=1\n");
+        let down = |us: u32, step: &str| {
+            format!("x-5 [000] 0.{us:06}: cpuhp_enter: cpu: 0001 target:   0 step:  84 ({step})\n")
+        };
+        let done = |us: u32| format!("x-5 [000] 0.{us:06}: cpuhp_exit:  cpu: 0001  state:   4 step:  84 ret: 0\n");
+        let up = "x-5 [000] 0.000500: cpuhp_enter: cpu: 0001 target: 230 step: 3 (smpcfd_prepare_cpu)\n";
+        let text = [
+            idle(10, 1),
+            down(20, "cpuhp_kick_ap_work"),
+            done(30),
+            idle(40, u32::MAX),
+            idle(50, 1),
+            down(60, "takedown_cpu"),
+            done(70),
+            up.to_owned(),
+            done(505),
+            switch(1, 510, 0, 8),
+            switch(1, 530, 8, 0),
+        ];
+        let r = residency(&text.concat());
+        assert_eq!((r.idle_ns[&(1, 1)], r.running_ns[&(8, 1, 0)]), (50_000, 20_000));
     }
 
     /// Goal: the parts of a CPU's time add up to the whole, also where its first switch comes late.

@@ -37,6 +37,16 @@ impl<T: Copy + Eq + Hash> Waits<T> {
         }
     }
 
+    /// `task` runs on `cpu` no more, although no switch shows it; `woken_ns`: when it was woken, if it was.
+    pub fn lost(&mut self, cpu: u32, task: T, woken_ns: Option<u64>) {
+        if self.running.get(&cpu) == Some(&task) {
+            self.running.remove(&cpu);
+        }
+        if let Some(woken_ns) = woken_ns {
+            self.runnable.insert(task, (woken_ns, true));
+        }
+    }
+
     /// `cpu` changes from `prev`, which is still runnable or not, to `next`: how long that had waited, ns, and whether since a
     /// wake-up; `None` if it is not known.
     pub fn switch(&mut self, cpu: u32, now_ns: u64, (prev, is_runnable): (T, bool), next: T) -> Option<(u64, bool)> {

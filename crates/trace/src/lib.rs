@@ -125,6 +125,8 @@ pub struct Trace {
     pub strings: Strings,
     /// Names of tasks by pid, as far as the format has such a list.
     pub tasks: BTreeMap<i32, Vec<u8>>,
+    /// Process of each thread, as far as the format has it.
+    pub processes: BTreeMap<i32, i32>,
     /// Where the kernel lost events.
     pub missed: Vec<Missed>,
     /// What was damaged; the tables hold everything that could be read.
@@ -137,6 +139,7 @@ pub struct Trace {
 struct FirstPass {
     meta: Meta,
     tasks: BTreeMap<i32, Vec<u8>>,
+    processes: BTreeMap<i32, i32>,
     missed: Vec<Missed>,
     problems: Vec<Error>,
     /// Number of events.
@@ -256,8 +259,8 @@ impl TraceFile {
             self.stream_into(options, |reader| Columns::new(reader.meta().buffers.len() > 1))?;
         let Outcome { problems, missed, .. } = outcome;
         let (tables, strings, order) = columns.finish();
-        let (meta, tasks) = (reader.meta().clone(), reader.tasks().clone());
-        Ok(Trace { meta, tables, strings, tasks, missed, problems, order })
+        let (meta, tasks, processes) = (reader.meta().clone(), reader.tasks().clone(), reader.processes());
+        Ok(Trace { meta, tables, strings, tasks, processes, missed, problems, order })
     }
 
     /// Reads the events that `options` ask for piece by piece, each of at most `events_max` events in order of time, for
@@ -312,9 +315,9 @@ impl TraceFile {
     fn first_pass(&self, options: &ReadOptions) -> Result<FirstPass> {
         let (reader, counter, outcome) = self.stream_into(options, |_| Counter::default())?;
         let Outcome { problems, missed, .. } = outcome;
-        let (meta, tasks) = (reader.meta().clone(), reader.tasks().clone());
+        let (meta, tasks, processes) = (reader.meta().clone(), reader.tasks().clone(), reader.processes());
         let total = counter.counts.iter().map(|(_, count)| count).sum();
-        Ok(FirstPass { meta, tasks, missed, problems, total })
+        Ok(FirstPass { meta, tasks, processes, missed, problems, total })
     }
 
     /// Gives the events piece by piece.
@@ -331,8 +334,9 @@ impl TraceFile {
             given += tables.iter().map(Table::len).sum::<usize>() as u64;
             let all = given == first.total;
             let missed = std::iter::from_fn(|| missed.next_if(|gap| all || gap.time_ns <= last_ns)).collect();
-            let (meta, tasks, problems) = (first.meta.clone(), first.tasks.clone(), Vec::new());
-            each(Trace { meta, tables, strings, tasks, missed, problems, order }, first.total)
+            let (meta, tasks, processes) = (first.meta.clone(), first.tasks.clone(), first.processes.clone());
+            let problems = Vec::new();
+            each(Trace { meta, tables, strings, tasks, processes, missed, problems, order }, first.total)
         };
         let columns = Columns::new(first.meta.buffers.len() > 1);
         let (before, events_max) = (order::Moment::default(), events_max.max(1));

@@ -148,6 +148,10 @@ pub(crate) fn head(text: &[u8], start: usize) -> Option<Head<'_>> {
     let (comm, pid) = task(text, start, open)?;
     let mut at = skip_blanks(text, close + 1);
     for _ in 0..WORDS_MAX {
+        // What looks like a CPU may be part of a task's name.
+        if *text.get(at)? == b'[' {
+            return None;
+        }
         if text.get(at)?.is_ascii_digit() {
             let (time_ns, at) = time(text, at)?;
             return Some(Head { comm, pid, cpu, time_ns, at });

@@ -17,6 +17,8 @@ pub const IN_INTERRUPT: i64 = 0x08 | 0x10;
 pub struct ReadOptions {
     /// Names of the events to keep (`name` or `system:name`); `None` keeps all. Others are skipped before they are decoded.
     pub events: Option<Vec<String>>,
+    /// Events that are not in `events` are given, too, but a text's without their fields: who needs but their times saves most of the work.
+    pub others_bare: bool,
     /// If false, a name in `events` that the trace does not know is an error.
     pub missing_ok: bool,
     /// Keep events of this time only: from the first number, up to but not including the second.
@@ -37,6 +39,11 @@ impl ReadOptions {
 
     /// True if an event with this name and group is to be kept.
     pub(crate) fn wants(&self, schema: &Schema) -> bool {
+        self.others_bare || self.names(schema)
+    }
+
+    /// True if an event with this name and group is to be kept with its fields.
+    pub(crate) fn names(&self, schema: &Schema) -> bool {
         self.events.as_ref().is_none_or(|names| names.iter().any(|name| matches_name(schema, name)))
     }
 

@@ -258,11 +258,16 @@ fn cpu_number(bytes: &[u8]) -> Option<u32> {
 
 /// Splits an event line up to its time; `None` if it has none.
 fn parse_head(line: &[u8]) -> Option<Head<'_>> {
+    head_from(line, 0)
+}
+
+/// The same of a line whose CPU stands behind its first `from` bytes.
+fn head_from(line: &[u8], mut from: usize) -> Option<Head<'_>> {
     // The CPU in brackets, behind something that ends as a task does.
-    let mut from = 0;
+    let is_later = from > 0;
     let (comm, pid, cpu, mut context, mut rest) = loop {
         let Some(open) = memchr::memchr(b'[', &line[from..]).map(|at| at + from) else {
-            break latency_head(line)?;
+            break latency_head(line).filter(|_| !is_later)?;
         };
         from = open + 1;
         let Some(close) = line[from..].iter().take(7).position(|&b| b == b']').map(|at| at + from) else { continue };
@@ -279,6 +284,12 @@ fn parse_head(line: &[u8]) -> Option<Head<'_>> {
             break;
         }
         let (token, tail) = next_token(rest);
+        // A task may be called `w-2 [001]`: the CPU is the last one in front of the time.
+        if token.starts_with(b"[")
+            && let Some(later) = head_from(line, line.len() - rest.len())
+        {
+            return Some(later);
+        }
         if let Some(time) = token.strip_suffix(b":").and_then(parse_time) {
             (time_ns, rest) = (Some(time), tail);
             break;
@@ -431,6 +442,8 @@ struct Known {
     shape: Option<Shape>,
     shapes: u32,
     wanted: bool,
+    /// Its fields are not.
+    bare: bool,
     /// Fields without whose number the event means nothing.
     required: &'static [&'static str],
 }
@@ -568,12 +581,12 @@ fn clean_value(value: &[u8]) -> &[u8] {
 /// `comm:pid [prio]` and what follows.
 fn short_task(text: &[u8]) -> Option<(&[u8], Value<'static>, Value<'static>, &[u8])> {
     let text = text.trim_ascii();
-    // The name may hold brackets: the priority is the first `[number]` behind `:number `.
-    let mut from = 0;
-    while let Some(open) = text[from..].iter().position(|&b| b == b'[').map(|i| i + from) {
-        from = open + 1;
-        let Some(close) = text[from..].iter().position(|&b| b == b']').map(|i| i + from) else { break };
-        let Some((prio, _)) = number(&text[from..close]) else { continue };
+    // The name may hold brackets: the priority is the last `[number]` behind `:number `.
+    let mut end = text.len();
+    while let Some(open) = text[..end].iter().rposition(|&b| b == b'[') {
+        end = open;
+        let Some(close) = text[open..].iter().position(|&b| b == b']').map(|i| i + open) else { continue };
+        let Some((prio, _)) = number(&text[open + 1..close]) else { continue };
         let task = text[..open].trim_ascii_end();
         let Some(colon) = task.iter().rposition(|&b| b == b':') else { continue };
         let Some((pid, _)) = number(&task[colon + 1..]) else { continue };
@@ -592,9 +605,24 @@ fn has_own_form(event: &[u8]) -> bool {
 fn special<'a>(event: &[u8], rest: &'a [u8], out: &mut Vec<Pair<'a>>) -> bool {
     match event {
         b"sched_switch" if !rest.starts_with(b"prev_comm=") => {
-            let Some(arrow) = find(rest, b" ==> ") else { return false };
-            let Some((prev, prev_pid, prev_prio, state)) = short_task(&rest[..arrow]) else { return false };
-            let Some((next, next_pid, next_prio, _)) = short_task(&rest[arrow + 5..]) else { return false };
+            // A name may hold an arrow, too: in front of the one that counts stands a state.
+            let mut from = 0;
+            let mut found = None;
+            // Two names hold no more.
+            for _ in 0..8 {
+                let Some(arrow) = find(&rest[from..], b" ==> ").map(|at| at + from) else { break };
+                from = arrow + 1;
+                if let (Some(prev), Some(next)) = (short_task(&rest[..arrow]), short_task(&rest[arrow + 5..]))
+                    && !prev.3.is_empty()
+                    && !prev.3.contains(&b' ')
+                {
+                    found = Some((prev, next));
+                    break;
+                }
+            }
+            let Some(((prev, prev_pid, prev_prio, state), (next, next_pid, next_prio, _))) = found else {
+                return false;
+            };
             out.extend([
                 (&b"prev_comm"[..], Value::Str(prev), Kind::Str),
                 (b"prev_pid", prev_pid, INT),
@@ -615,6 +643,26 @@ fn special<'a>(event: &[u8], rest: &'a [u8], out: &mut Vec<Pair<'a>>) -> bool {
                 }
                 if let Some(value) = word.strip_prefix(b"CPU:").and_then(number) {
                     out.push((b"target_cpu", value.0, INT));
+                }
+            }
+            true
+        }
+        // `cpu: 0003 target: 0 step: 84 (takedown_cpu)`.
+        b"cpuhp_enter" | b"cpuhp_multi_enter" | b"cpuhp_exit" if rest.starts_with(b"cpu:") => {
+            let mut at = rest;
+            while !at.trim_ascii_start().is_empty() {
+                let (word, tail) = next_token(at.trim_ascii_start());
+                at = tail;
+                if let Some(name) = word.strip_prefix(b"(").and_then(|name| name.strip_suffix(b")")) {
+                    out.push((b"fun", Value::Str(name), Kind::Str));
+                } else if let Some(key) = word.strip_suffix(b":") {
+                    let (value, tail) = next_token(tail.trim_ascii_start());
+                    let Some((value, _)) = number(value) else {
+                        out.clear();
+                        return false;
+                    };
+                    out.push((if key == b"step" { b"idx" } else { key }, value, INT));
+                    at = tail;
                 }
             }
             true
@@ -804,11 +852,11 @@ impl<'a> Text<'a> {
             fields: Vec::new(),
             fixed_size: 0,
         };
-        let wanted = options.wants(&schema);
+        let (wanted, bare) = (options.wants(&schema), !options.names(&schema));
         self.names.insert(line.event.to_vec(), schema.index);
         let required = required(line.event);
         let (keys, order) = (HashMap::new(), Vec::new());
-        self.known.push(Known { keys, order, shape: None, shapes: 0, wanted, required });
+        self.known.push(Known { keys, order, shape: None, shapes: 0, wanted, bare, required });
         self.schemas.push(schema);
         self.schemas.len() - 1
     }
@@ -845,6 +893,9 @@ impl<'a> Text<'a> {
         let index = self.schema_of(line, options);
         if !self.known[index].wanted || !options.in_range(line.time_ns) {
             return ControlFlow::Continue(());
+        }
+        if self.known[index].bare {
+            return sink.event(&event(&self.schemas[index], line.time_ns, line.cpu, line.pid, line.comm, &[]));
         }
         fields(line.event, line.rest, &mut scratch.pairs);
         if let Some(known) = options.common_fields.then(|| context_of(line.context)).flatten() {
@@ -906,7 +957,7 @@ impl<'a> Text<'a> {
         let (index, at) = self.words.find(text, quick::skip_blanks(text, head.at))?;
         let (known, schema) = (&self.known[index], &self.schemas[index]);
         let wanted = known.wanted && pass.options.in_range(head.time_ns);
-        let end = if wanted && pass.order != Order::Kept {
+        let end = if wanted && !known.bare && pass.order != Order::Kept {
             known.shape.as_ref()?.read(text, at, schema.fields.len(), &mut pass.scratch.values)?
         } else {
             line_end(text, at)
@@ -918,7 +969,7 @@ impl<'a> Text<'a> {
         if !wanted {
             return Some((end, ControlFlow::Continue(())));
         }
-        let values = &pass.scratch.values[..schema.fields.len()];
+        let values = if known.bare { &[][..] } else { &pass.scratch.values[..schema.fields.len()] };
         let event = event(schema, head.time_ns, head.cpu, head.pid, head.comm, values);
         Some((end, pass.sink.event(&event)))
     }
@@ -1013,7 +1064,8 @@ pub fn markers(trace: &crate::Trace) -> crate::Trace {
     tables.iter_mut().for_each(|table| table.comm = None);
     let (missed, problems) = (Vec::new(), Vec::new());
     let (meta, tasks) = (trace.meta.clone(), crate::write::all_tasks(trace));
-    crate::Trace { meta, tables, strings, tasks, missed, problems, order }
+    let processes = trace.processes.clone();
+    crate::Trace { meta, tables, strings, tasks, processes, missed, problems, order }
 }
 
 /// `name: key=value …` or `evt=name key=value …`.
@@ -1203,7 +1255,7 @@ impl<'a> Text<'a> {
         let mut outcome = Outcome::default();
         let parts = self.parts.clone();
         for (schema, known) in self.schemas.iter().zip(&mut self.known) {
-            known.wanted = options.wants(schema);
+            (known.wanted, known.bare) = (options.wants(schema), !options.names(schema));
         }
         let mut pass = Pass { options, sink, order, scratch: Scratch::default(), last_ns: 0, last_cpu: 0 };
         // Lines of a trace without order: their time, and their part and place there.
@@ -1366,6 +1418,12 @@ mod tests {
         check("          <idle>-0     [005] 162534.215764: cpu_idle:             state=2 cpu_id=5", head, state);
         check("<idle>-0     [005] 162534.215764000: cpu_idle: state=2 cpu_id=5", head, state);
         check("<idle>-0     [005] d..2 162534.215764: cpu_idle: state=2 cpu_id=5", head, state);
+        // A task may be called as a head begins.
+        let odd = |comm: &str| format!("{comm} 7 5 162534215764000 cpu_idle");
+        for comm in ["w-2 [001]", "w-2 [001]~5", "w-2 [001] d..2", "[003]", "a-1 [000][1", "x: y-1 [2]"] {
+            check(&format!("{comm}-7     [005] d..2 162534.215764: cpu_idle: state=2 cpu_id=5"), &odd(comm), state);
+            check(&format!("{comm}-7 (   7) [005] 162534.215764000: cpu_idle: state=2 cpu_id=5"), &odd(comm), state);
+        }
         check("<idle>-0     (-----) [005] d..2. 162534.215764: cpu_idle: state=2 cpu_id=5", head, state);
         check("<idle>-0     (  123) [005] d..2 162534.215764: cpu_idle: state=2 cpu_id=5", head, state);
         check("  <idle>-0       5d..2. 162534.215764: cpu_idle:             state=2 cpu_id=5", head, state);
@@ -1438,10 +1496,29 @@ mod tests {
             "next_prio=0",
         ];
         check("sched_switch: a b=c:1 [120] R+ ==> m/0:21 [0]", "sched_switch", &switch);
+        for (prev, next) in
+            [("e ==> f", "a"), ("a", "e ==> f"), ("i:j:9 [120]", "i:j:9 [120]"), ("x => y", "[0]:1 => z")]
+        {
+            let (line, mut out) = (format!("{prev}:1 [120] S ==> {next}:9 [120]"), Vec::new());
+            fields(b"sched_switch", line.as_bytes(), &mut out);
+            let got: Vec<_> =
+                out.iter().filter(|(key, ..)| key.ends_with(b"comm")).map(|(_, value, _)| *value).collect();
+            assert_eq!(got, [prev, next].map(|comm| Value::Str(comm.as_bytes())), "{line}");
+        }
         check(
             "sched_switch: prev_comm=a b=c prev_pid=1 prev_prio=120 prev_state=R+ ==> next_comm=m/0 next_pid=21 next_prio=0",
             "sched_switch",
             &switch,
+        );
+        check(
+            "cpuhp_enter: cpu: 0001 target:   0 step:  84 (takedown_cpu)",
+            "cpuhp_enter",
+            &["cpu=1", "target=0", "idx=84", "fun=\"takedown_cpu\""],
+        );
+        check(
+            "cpuhp_exit:  cpu: 0001  state:   4 step:  84 ret: -5",
+            "cpuhp_exit",
+            &["cpu=1", "state=4", "idx=84", "ret=-5"],
         );
         check(
             "sched_wakeup: m:0:21 [0] success=1 CPU:003",

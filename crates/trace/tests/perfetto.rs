@@ -157,5 +157,9 @@ fn rails_and_batteries_are_events() {
         drop(reader);
         let trace = file.read(&options).unwrap();
         assert_eq!(trace.table("battery").unwrap().int("current_ua").unwrap().to_i64(), [-5]);
+        // A copy has the threads' processes.
+        let mut copy = Vec::new();
+        opplab_trace::write::perfetto(&trace, &mut copy).unwrap();
+        assert_eq!(read(copy).processes, [(101, 100)].into());
     }
 }

@@ -341,6 +341,17 @@ fn pieces_of_a_text_keep_the_order_of_one_moment() {
     }
 }
 
+/// Goal: times that are no ns do not become some.
+#[test]
+fn a_clock_that_counts_no_ns_is_not_written_as_one_that_does() {
+    for clock in ["counter", "uptime", "x86-tsc"] {
+        let mut trace = built();
+        trace.meta.clock = clock.to_owned();
+        let error = write::perfetto(&trace, &mut Vec::new()).unwrap_err().to_string();
+        assert!(error.starts_with("a Perfetto trace has times in ns, those of clock "), "{error}");
+    }
+}
+
 #[test]
 fn tracks_lie_beside_the_events() {
     let mut writer = PerfettoWriter::new();

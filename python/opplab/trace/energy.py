@@ -66,8 +66,8 @@ class TraceEnergy:
     """`idle_j` and `floor_j`: of the total: nobody's (idle CPUs and clusters), and the rest of the machine."""
     window_ns: int
     unseen_ns: int
-    """Of all CPUs: time before their first switch or idle event, of which nothing is known. It is in no sum, and in
-    neither `low_j` nor `high_j`."""
+    """Of all CPUs: time of which no event shows what they did: before their first switch or idle event, after their
+    task was seen elsewhere, offline. It is in no sum, and in neither `low_j` nor `high_j`."""
     exact: bool
     """Tasks, idle and floor add up to the clusters and the floor, femtojoule for femtojoule."""
 
@@ -107,7 +107,7 @@ def left_out(running_ns: int, idle_ns: int, shared_ns: int, unseen_ns: int) -> l
             "without what clusters share, for up to {:.3f} ms in which their clock, or whether a CPU kept them awake, "
             "is not known",
         ),
-        (unseen_ns, "without {:.3f} ms of CPUs before their first switch or idle event, in no interval"),
+        (unseen_ns, "without {:.3f} ms of CPUs of which no event shows what they did, in no interval"),
     )
     return [words.format(time_ns / 1e6) for time_ns, words in parts if time_ns]
 

@@ -15,6 +15,8 @@ use super::{ClusterEnergy, CpuEnergy, Steps, TraceEnergy};
 enum Runs {
     /// Before the first switch and outside of an idle state.
     Unknown,
+    /// No event shows it, and none will.
+    Lost,
     Idle,
     Task(i32),
 }
@@ -73,6 +75,11 @@ enum Step {
     ClusterIdle {
         cluster: usize,
         state: Option<usize>,
+    },
+    /// What it did before, and does from here on, is not known, unless `pid` runs.
+    Lost {
+        cpu: u32,
+        pid: Option<i32>,
     },
 }
 
@@ -247,6 +254,28 @@ impl<'m> Integrator<'m> {
         }
     }
 
+    /// What `cpu` does is not known from here on.
+    pub(crate) fn lost(&mut self, now: u64, cpu: u32) {
+        self.comes(cpu);
+        self.came[cpu as usize].state = None;
+        self.queue(now, Step::Lost { cpu, pid: None });
+    }
+
+    /// What `cpu` did before `since` is not known, and then `pid` ran until the switch that comes: the first one.
+    pub(crate) fn not_before(&mut self, cpu: u32, pid: i32, since: u64) {
+        if self.comes(cpu) {
+            let place = self.line.partition_point(|&(ns, _)| ns <= since);
+            self.line.insert(place, (since, Step::Lost { cpu, pid: Some(pid) }));
+            return;
+        }
+        // Too much happened since the start for this to wait.
+        for one in &mut self.cpus[cpu as usize].unseen {
+            let ns = one.end_ns.saturating_sub(since).min(one.ns);
+            self.sums.unseen_ns += one.ns - ns;
+            one.ns = ns;
+        }
+    }
+
     /// Notes that an event shows what `cpu` did before; whether it is the first, and nothing is counted yet.
     fn comes(&mut self, cpu: u32) -> bool {
         let is_first = !std::mem::replace(&mut self.came[cpu as usize].is_seen, true) && self.to_come > 0;
@@ -283,6 +312,13 @@ impl<'m> Integrator<'m> {
                 if self.cpus[cpu as usize].state.is_some() && (!from_cluster || sleeps()) {
                     self.exits(cpu, now);
                 }
+            }
+            Step::Lost { cpu, pid } => {
+                self.settle_around(cpu, now);
+                self.leave_unseen(cpu);
+                let state = &mut self.cpus[cpu as usize];
+                (state.runs, state.state) = (pid.map_or(Runs::Lost, Runs::Task), None);
+                self.note_down(cpu, now);
             }
             Step::ClusterIdle { cluster, state } => {
                 self.settle_shared(cluster, now);
@@ -326,7 +362,8 @@ impl<'m> Integrator<'m> {
         self.leave_unseen(cpu);
         let of_cpu = &mut self.cpus[cpu as usize];
         of_cpu.state = state;
-        of_cpu.runs = if state.is_some() || of_cpu.runs == Runs::Unknown { Runs::Idle } else { of_cpu.runs };
+        of_cpu.runs =
+            if state.is_some() || matches!(of_cpu.runs, Runs::Unknown | Runs::Lost) { Runs::Idle } else { of_cpu.runs };
         self.note_down(cpu, now);
     }
 
@@ -354,6 +391,10 @@ impl<'m> Integrator<'m> {
         let (end_ns, ns) = self.counted(since_ns, now);
         self.cpus[place].since_ns = since_ns.max(now);
         if ns == 0 {
+            return;
+        }
+        if runs == Runs::Lost {
+            self.sums.unseen_ns += ns;
             return;
         }
         if (runs, state) == (Runs::Unknown, None) {
@@ -494,7 +535,7 @@ impl<'m> Integrator<'m> {
         let cpus = &described.cpus;
         let is_unseen = |cpu: &u32| {
             let cpu = &self.cpus[*cpu as usize];
-            (cpu.runs, cpu.state) == (Runs::Unknown, None)
+            matches!((cpu.runs, cpu.state), (Runs::Unknown | Runs::Lost, None))
         };
         let rests = |cpu: &u32| matches!(self.cpu_state(*cpu), CpuState::Resident(state) if !described.polls(state));
         let is_told = self.sleep_is_told || self.asleep[cluster].is_some();

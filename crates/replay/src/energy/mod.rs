@@ -12,7 +12,7 @@
 //! All sums are in fJ (uW x ns) and whole, so the parts add up to the total exactly. What hangs on a
 //! clock before a CPU's first `cpu_frequency` is not in them: running, polling, idle states of such power, and what an awake cluster
 //! shares. It is reported, with the least and the most that it costs at a clock of the machine, boosted ones included. What a CPU did before its first switch, if an idle event comes before that, is not known and
-//! reported as a time; so is what its cluster shares while no other CPU keeps that awake.
+//! reported as a time, as is what it does once its task was seen elsewhere; so is what its cluster shares while no other CPU keeps that awake.
 //! An exit from an idle state lies before its event and draws as the shallowest state: from `idle_exit` on where the trace has
 //! it, for the exit latency otherwise, as if no wake-up interrupted an entry. A cluster sleeps by `cluster_idle` events, otherwise
 //! as soon as all its CPUs are in their deepest state. Simulated runs have both events, so that nothing is left out but
@@ -33,13 +33,20 @@ pub(crate) use integrate::Integrator;
 /// The events that energy follows from; others count for the time only.
 ///
 /// Marks count for the time of residencies, too: a simulated run's trace ends with one. Births and ends show whose a pid is
-/// ([`opplab_signals::decode::Threads`]).
-pub const EVENTS: [&str; 12] = [
+/// ([`opplab_signals::decode::Threads`]), and they and wake-ups where a task is no more.
+pub const EVENTS: [&str; 19] = [
     "sched_switch",
     "task_newtask",
     "sched_process_fork",
     "sched_wakeup_new",
     "sched_process_exit",
+    "sched_process_free",
+    "sched_waking",
+    "sched_wakeup",
+    "sched_migrate_task",
+    "cpuhp_enter",
+    "cpuhp_multi_enter",
+    "cpuhp_exit",
     "cpu_frequency",
     "cpu_idle",
     "power_rail",
@@ -201,7 +208,7 @@ impl Steps {
 pub struct TraceEnergy {
     /// From the first event to the last, of what counts, ns.
     pub window_ns: u64,
-    /// Of all CPUs: time before their first switch or idle event, what they did not being known; in no sum and no interval, ns.
+    /// Of all CPUs: time of which no event shows what they did; in no sum and no interval, ns.
     pub unseen_ns: u64,
     /// By CPU.
     pub cpus: Vec<CpuEnergy>,
@@ -362,6 +369,8 @@ impl SchedSink for EnergyMeter<'_> {
                 }
                 self.sums.clock_becomes(now, cpu, khz);
             }
+            E::Lost { cpu, .. } if self.known(cpu) => self.sums.lost(now, cpu),
+            E::NotBefore { cpu, pid, since_ns } if self.known(cpu) => self.sums.not_before(cpu, pid, since_ns),
             E::Idle { cpu, state } if self.known(cpu) => {
                 self.has.0 |= state.is_some();
                 self.sums.idle(now, cpu, state.map(|state| self.states.number(cpu, state)));
@@ -500,6 +509,34 @@ cluster_idle = [{ name = "cluster-off", uw = 2000 }]
         assert_eq!(steps, energy.total_fj() - energy.floor_fj);
         assert_eq!(energy.steps.between_fj(&[0], 0, 100_000), (100 * (100 + 40) + 90 + 10 * 10) * unit / 100);
         assert_eq!(energy.interval_fj(), (energy.total_fj(), energy.total_fj()));
+    }
+
+    /// Goal: what a CPU does once its task was seen elsewhere, and while it is offline, is in no sum, and named as a time.
+    #[test]
+    fn what_no_event_shows_is_unseen() {
+        let machine = toy();
+        let of = |text: &str| {
+            let (options, mut meter) = (ReadOptions::default(), EnergyMeter::new(&machine));
+            let file = TraceFile::from_bytes(text.as_bytes().to_vec(), &options).expect("text");
+            file.stream(&options, &mut decoded_threads(&EVENTS, &mut meter, &mut Threads::default())).expect("events");
+            let energy = meter.finish();
+            (energy.cpus[0].running_ns / 1_000, energy.cpus[0].idle_ns / 1_000, energy.unseen_ns / 1_000)
+        };
+        let clock = "x-0 [000] 0.000000: cpu_frequency: state=1000000 cpu_id=0\n".to_owned();
+        let start = clock + &switch(0, 0, 0, 7) + &switch(1, 0, 8, 0);
+        let end = switch(1, 100, 7, 0) + &switch(1, 500, 0, 9);
+        // CPU 0: until 40, unknown; with a switch there from 300 on.
+        assert_eq!(of(&(start.clone() + &switch(1, 40, 0, 7) + &end)), (40, 0, 460));
+        let more = switch(1, 40, 0, 7) + &switch(1, 100, 7, 0) + &switch(0, 300, 6, 0) + &switch(1, 500, 0, 9);
+        assert_eq!(of(&(start.clone() + &more)), (40, 200, 260));
+        // It leaves CPU 0 first, but was on CPU 1 until 40.
+        let first = switch(1, 0, 0, 7) + &switch(1, 40, 7, 0) + &switch(0, 60, 7, 0) + &switch(1, 100, 0, 9);
+        assert_eq!(of(&first), (0, 40, 40));
+        let clocked = "x-0 [000] 0.000000: cpu_frequency: state=1000000 cpu_id=0\n".to_owned() + &first;
+        assert_eq!(of(&clocked), (20, 40, 40));
+        let down = "x-5 [001] 0.000200: cpuhp_enter: cpu: 0000 target:   0 step:  84 (takedown_cpu)\n\
+                    x-5 [001] 0.000210: cpuhp_exit:  cpu: 0000  state:   4 step:  84 ret: 0\n";
+        assert_eq!(of(&(start + &switch(0, 50, 7, 0) + down + &switch(1, 500, 0, 9))), (50, 160, 290));
     }
 
     #[test]

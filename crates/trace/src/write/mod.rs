@@ -127,7 +127,7 @@ impl TraceBuilder {
     /// The trace.
     pub fn finish(self) -> Trace {
         let (tables, strings, order) = self.columns.finish();
-        let (missed, problems) = (Vec::new(), Vec::new());
-        Trace { meta: self.meta, tables, strings, tasks: self.tasks, missed, problems, order }
+        let (missed, problems, processes) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Trace { meta: self.meta, tables, strings, tasks: self.tasks, processes, missed, problems, order }
     }
 }

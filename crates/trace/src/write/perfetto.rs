@@ -11,7 +11,7 @@ use crate::event::Value;
 use crate::perfetto::EventNumbers;
 use crate::render::task_state_bits;
 use crate::wire::Encoder;
-use crate::{Field, Table, Trace};
+use crate::{Field, Table, Trace, clock};
 
 /// Events in one bundle: enough to make its head cheap, few enough to stream.
 const BUNDLE: usize = 1024;
@@ -82,8 +82,9 @@ impl PerfettoWriter {
     pub fn add_trace(&mut self, trace: &Trace) {
         let mut tree = Encoder::default();
         for (pid, name) in all_tasks(trace) {
+            let process = self.processes.get(&pid).or(trace.processes.get(&pid));
             let mut thread = Encoder::default();
-            thread.uint(1, pid as u64).bytes(2, &name).uint(3, self.processes.get(&pid).copied().unwrap_or(pid) as u64);
+            thread.uint(1, pid as u64).bytes(2, &name).uint(3, process.copied().unwrap_or(pid) as u64);
             tree.message(2, &thread);
         }
         if !tree.bytes.is_empty() {
@@ -300,7 +301,17 @@ impl Plan {
 }
 
 /// Writes the kernel events of `trace` as a Perfetto trace; use [`PerfettoWriter`] to add tracks.
+///
+/// # Errors
+/// If writing fails, or the trace's clock does not count ns: the format has no such clock.
 pub fn perfetto(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(unit) = clock::unit_of(&trace.meta.clock) {
+        let text = format!(
+            "a Perfetto trace has times in ns, those of clock {} are {unit}: export it as text or trace.dat",
+            trace.meta.clock
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
     let mut writer = PerfettoWriter::new();
     writer.add_trace(trace);
     out.write_all(&writer.finish())

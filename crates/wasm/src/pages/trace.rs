@@ -15,7 +15,7 @@ use opplab_model::file::parse_machine;
 use opplab_model::machine::Machine;
 use opplab_replay::energy::{EnergyMeter, TraceEnergy};
 use opplab_replay::rerun::ClosedCase;
-use opplab_replay::signals::{First, Pass, events};
+use opplab_replay::signals::{First, Pass, all_of, events};
 use opplab_replay::{Events, Mode, Recorded, Replay, Setup};
 use opplab_signals::decode::{SchedEvent, SchedSink, Threads, decoded_threads, pid_of};
 use opplab_signals::pelt::{Sample, Samples};
@@ -270,26 +270,28 @@ struct ViewCpu {
 }
 
 impl View {
+    /// From `now` on `pid` runs on a CPU; `None`: nothing that counts.
+    fn runs(&mut self, cpu: u32, now: u64, pid: Option<i32>) {
+        let cpu = self.cpus.entry(cpu).or_default();
+        if let Some((since, pid)) = cpu.since.take()
+            && now > since
+        {
+            if self.spans < SPANS_MAX {
+                cpu.spans.push((since, now, pid));
+                self.spans += 1;
+            } else {
+                self.cut_ns.get_or_insert(now);
+            }
+        }
+        cpu.since = pid.filter(|&pid| pid != 0).map(|pid| (now, pid));
+    }
+
     fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
         let (from, to) = self.window_ns;
         let now = event.time_ns.clamp(from, to) - from;
         match *what {
-            SchedEvent::Switch { next, .. } => {
-                let cpu = self.cpus.entry(event.cpu).or_default();
-                if let Some((since, pid)) = cpu.since.take()
-                    && now > since
-                {
-                    if self.spans < SPANS_MAX {
-                        cpu.spans.push((since, now, pid));
-                        self.spans += 1;
-                    } else {
-                        self.cut_ns.get_or_insert(now);
-                    }
-                }
-                if next.pid != 0 && event.time_ns < to {
-                    cpu.since = Some((now, next.pid));
-                }
-            }
+            SchedEvent::Switch { next, .. } => self.runs(event.cpu, now, (event.time_ns < to).then_some(next.pid)),
+            SchedEvent::Lost { cpu, .. } => self.runs(cpu, now, None),
             SchedEvent::Frequency { cpu, khz } => {
                 let khz = u64::from(khz);
                 let cpu = self.cpus.entry(cpu).or_default();
@@ -348,9 +350,9 @@ impl Drop {
             names: TaskNames::default(),
             view: View { window_ns, ..View::default() },
         };
-        let options = ReadOptions::default();
-        let mut reader = file.reader(&options).map_err(text)?;
         let (names, mut threads) = (events(), Threads::default());
+        let options = all_of(&names);
+        let mut reader = file.reader(&options).map_err(text)?;
         let mut sink = decoded_threads(&names, &mut all, &mut threads);
         let outcome = file.stream_reader(&mut *reader, &options, &mut sink).map_err(text)?;
         drop(sink);
@@ -586,7 +588,7 @@ fn show_energy(energy: &TraceEnergy, machine: &Machine, out: &mut Answer) {
     }
     if energy.unseen_ns > 0 {
         let time = ms(energy.unseen_ns);
-        out.say(format!("{time} of CPUs before their first switch or idle event are not in the energy."));
+        out.say(format!("{time} of CPUs of which no event shows what they did are not in the energy."));
     }
 }
 
