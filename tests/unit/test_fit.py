@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -535,6 +536,16 @@ def test_the_catalogue_draws_what_was_measured_or_says_why() -> None:
             assert row["largest_off"] is None or row["largest_off"] <= 0.1, name
         assert abs(row["capacity_off"]) <= 0.05, name
     assert {row["machine"] for row in rows if row["beyond_khz"]} == {"sm8150ac", "sm8250"}
+
+
+def test_a_file_in_milliwatts_is_fitted_as_one_in_microwatts(tmp_path: Path) -> None:
+    """It was refused: `mw` and `uw` are the same key."""
+    text = catalog.find("machine", "xeon-6130-2s").read_text(encoding="utf-8")
+    head, mark, rest = text.partition("\n[source]\n")
+    in_mw = re.sub(r"uw = (\d*)000\b", r"mw = \1", head) + mark + rest
+    (tmp_path / "log.txt").write_text(spin4() + spin4(2100), encoding="utf-8")
+    assert "cluster_idle_mw = 28230" in in_mw
+    assert with_power(in_mw, tmp_path / "log.txt")[0] == with_power(text, tmp_path / "log.txt")[0]
 
 
 def test_joules_of_turbostat_become_watts(tmp_path: Path) -> None:

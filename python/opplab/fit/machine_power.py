@@ -29,7 +29,6 @@ from opplab.fit.sources import BusyOf, Samples, join_samples, log_of, read_sampl
 from opplab.report.numbers import several
 from opplab.simulation.machine import Machine
 from opplab.simulation.power import known_power
-from opplab.simulation.ranges import number_in
 
 Tree = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -44,6 +43,11 @@ clocks 29 to 272 (half of them 50 to 84), cores of an EPYC 7502, a Milan, a Xeon
 def to_machine_text(tree: Tree) -> str:
     """Write a machine file in the form that its reader gives it."""
     return Machine.from_tree(tree).to_toml()
+
+
+def _tree_of(text: str) -> Tree:
+    """Read a machine file; units are the smallest, whichever it has."""
+    return toml_of(Machine.parse(text).to_toml(), "the machine file")
 
 
 def _cores(tree: Tree) -> int:
@@ -69,14 +73,13 @@ def _put_curve(
     for cluster in clusters:
         for opp in cluster["opp"] + cluster.get("boost_opp", []):
             khz = khz_of_opp(opp)
-            opp.setdefault("uw", 0)
             if busy_w is not None:
                 opp["busy_uw"] = max(round(1e6 * busy_w(khz / 1e6, cluster["capacity"])), 1)
             if awake_w is not None:
                 opp["cluster_uw"] = round(1e6 * awake_w(khz / 1e6) / len(clusters))
 
 
-_IDLE = ("cluster_idle_uw", "cluster_idle_mw")
+_IDLE = "cluster_idle_uw"
 _RESTS = 0.02
 """The share of idle time of a cluster from which on its fitted power holds that, too."""
 
@@ -92,25 +95,23 @@ def _put_idle(tree: Tree, asleep_w: float | None, samples: Samples) -> None:
     replaced = asleep_w is not None or any(float(np.max(share)) > _RESTS for share in shares)
     for cluster in clusters:
         for opp in (*cluster["opp"], *cluster.get("boost_opp", ())):
-            idle_uw = number_in(opp, _IDLE[0]) or number_in(cluster, _IDLE[0])
-            replaced = replaced or idle_uw > number_in(opp, "cluster_uw")
+            idle_uw = opp.get(_IDLE) or cluster.get(_IDLE, 0)
+            replaced = replaced or idle_uw > opp.get("cluster_uw", 0)
     if not replaced:
         return
     for group in (tree.get("source", {}), tree.get("range", {})):
-        for key in [key for key in group if key.startswith("cluster.") and key.endswith((*_IDLE, "cluster_idle.uw"))]:
+        for key in [key for key in group if key.startswith("cluster.") and key.endswith((_IDLE, "cluster_idle.uw"))]:
             del group[key]
     for cluster in clusters:
-        awake_uw = min(round(number_in(opp, "cluster_uw")) for opp in cluster["opp"])
+        awake_uw = min(opp.get("cluster_uw", 0) for opp in cluster["opp"])
         idle_uw = awake_uw if asleep_w is None else round(1e6 * asleep_w / len(clusters))
         for table in (cluster, *cluster["opp"], *cluster.get("boost_opp", ())):
-            for key in _IDLE:
-                table.pop(key, None)
+            table.pop(_IDLE, None)
         for left, state in enumerate(reversed(cluster.get("cluster_idle", ()))):
-            state["uw"] = max(round(number_in(state, "uw")), idle_uw) if left else idle_uw
-            state.pop("mw", None)
+            state["uw"] = max(state["uw"], idle_uw) if left else idle_uw
         has_states = bool(cluster.get("cluster_idle"))
         if asleep_w is not None and not has_states:
-            cluster["cluster_idle_uw"] = idle_uw
+            cluster[_IDLE] = idle_uw
         if asleep_w is not None or has_states:
             how = "while the package sleeps" if asleep_w is not None else "as awake, which the source does not part"
             key = "cluster.cluster_idle.uw" if has_states else "cluster.cluster_idle_uw"
@@ -247,7 +248,6 @@ def _fit_idle(
         _put_curve(tree, None, lambda _: awake)
         _put_idle(tree, asleep if sleeps else None, samples)
     else:
-        _put_curve(tree, None, None)
         _put_idle(tree, asleep, samples)
     _mark(tree, marks, ranges)
     share = _busiest(tree, samples)
@@ -426,7 +426,6 @@ def _fit_points(
         power, (low, high) = fitted.fit.power(mhz), fitted.fit.interval(mhz, of)
         static = min(_value(fitted, "static"), 0.8 * float(power.min()))
         for opp, mw in zip(cluster["opp"], power, strict=True):
-            opp.setdefault("uw", 0)
             opp["busy_uw"], opp["cluster_uw"] = round(1000 * (float(mw) - static)), round(1000 * static)
         if not cluster.get("cluster_idle") and not any("cluster_idle_uw" in one for one in (cluster, *cluster["opp"])):
             cluster["cluster_idle"] = [dict(_ASLEEP)]
@@ -523,7 +522,7 @@ def with_power(
         The file, what was fitted, what the source leaves unknown with the fit's residuals (`about_power`), and the
         curves by which points that were not used can be predicted.
     """
-    tree = toml_of(text, "the machine file")
+    tree = _tree_of(text)
     parameters: list[Parameter] = []
     cannot: list[str] = []
     fits: list[Fitted] = []
@@ -622,7 +621,7 @@ def generic_power(text: str) -> tuple[str, str]:
     InputError
         The machine has power, or nothing of its class was measured.
     """
-    tree = toml_of(text, "the machine file")
+    tree = _tree_of(text)
     if any(known_power(tree)):
         raise InputError(f"machine `{tree['name']}` has power: a generic curve would be worse")
     little, big = GENERIC_CORE_W
