@@ -790,9 +790,9 @@ def test_an_idle_package_draws_what_it_does_at_the_clock(tmp_path: Path, columns
     (row,) = check(Machine.load("xeon-6130-2s").to_toml(), tmp_path / "log.txt")["rows"]
     # Half of the time of both asleep is all of one.
     assert row["predicted_mw"] == pytest.approx(29_500 + 28_230 + 483.6, abs=1)
-    # The ends of the file's ranges: 97 to 105 % awake, 98 to 102 % idle, 80 to 155 % of a core.
+    # The ends of the file's ranges: 97 to 105 % awake, 98 to 102 % idle, 80 to 155 % of a core, 0 to 0.2 W an idle CPU.
     assert row["low_mw"] == pytest.approx(0.97 * 29_500 + 0.98 * 28_230 + 0.8 * 483.6, abs=1)
-    assert row["high_mw"] == pytest.approx(1.05 * 29_500 + 1.02 * 28_230 + 1.55 * 483.6, abs=1)
+    assert row["high_mw"] == pytest.approx(1.05 * 29_500 + 1.02 * 28_230 + 1.55 * 483.6 + 63 * 200, abs=1)
 
 
 SPIN_4 = Path(__file__).parents[3] / "shared" / "silicon" / "xeon-6130-spin"
@@ -811,19 +811,68 @@ def test_the_logs_of_spinning_threads_are_near(tmp_path: Path) -> None:
 SPIN = '{"tasks": {"spin": {"run": 20000000, "cpus": [0]}}}'
 
 
+@pytest.mark.parametrize("deepest", [True, False])
 @pytest.mark.parametrize(
     "name",
-    ["broadwell-72x-i3-metal", "epyc-7502-2s", "jasper-lake-4c", "xeon-6130-2s", "epyc-zen1-1s"],
+    [
+        "broadwell-72x-i3-metal",
+        "epyc-7502-2s",
+        "epyc-zen1-1s",
+        "jasper-lake-4c",
+        "kaby-lake-i7-7500u-gpu",
+        "skylake-8x-uma",
+        "xeon-6130-2s",
+    ],
 )
-def test_a_check_of_a_run_s_own_meter_finds_what_it_drew(tmp_path: Path, name: str) -> None:
-    """Clusters with states, together or alone, with one idle power, with one by clock, and with none."""
+def test_a_check_of_a_run_s_own_meter_finds_what_it_drew(tmp_path: Path, name: str, deepest: bool) -> None:
+    """Clusters with states, together or alone, with one idle power, with one by clock, and with none; beside a GPU.
+
+    Without the deepest state idle CPUs draw the power of the next one, and clusters do not sleep.
+    """
     machine = Machine.load(name)
-    run = simulate(machine, Workload.parse(SPIN, name="spin", file="<load>"), Policy(governor="performance"), seconds=3)
+    policy = Policy(
+        governor="performance", idle_disable=[] if deepest else [machine.tree["cluster"][0]["idle"][-1]["name"]]
+    )
+    run = simulate(machine, Workload.parse(SPIN, name="spin", file="<load>"), policy, seconds=3)
     (tmp_path / "meter.txt").write_text(run.turbostat(1.0), encoding="utf-8")
     checked = check(machine.to_toml(), tmp_path / "meter.txt")
     assert checked["inside"] == checked["points"] == 3
     for row in checked["rows"]:
         assert row["predicted_mw"] == pytest.approx(row["measured_mw"], rel=0.01), row
+
+
+def test_what_idle_cpus_draw_by_the_file_is_no_watt_of_the_package(tmp_path: Path) -> None:
+    """2 W of the package, 1 W a GHz of a busy core, 0.4 W of each CPU in C2, and 3 W of a GPU."""
+    tree = tomllib.loads(without_power("jasper-lake-4c"))
+    for cluster in tree["cluster"]:
+        cluster.pop("cluster_idle_uw", None)
+        for state, watts in zip(cluster["idle"], (0.9, 0.8, 0.4, 0.0), strict=True):
+            state["uw"] = round(1e6 * watts)
+    tree["range"] = {}
+    del tree["package_power"]
+    head = "CPU\tBusy%\tBzy_MHz\tC1ACPI%\tC2ACPI%\tC3ACPI%\tPkgWatt\tGFXWatt"
+    lines = [head]
+    for ghz in (0.8, 1.6, 2.4, 3.2):
+        for busy in (0, 1, 2, 4):
+            watts = 3 + 2 + busy * ghz + 0.4 * (4 - busy)
+            share = 25 * (4 - busy)
+            lines.append(f"-\t{25 * busy}\t{1000 * ghz:.0f}\t0\t{share}\t0\t{watts:.4f}\t3")
+            lines += [f"{cpu}\t{100 * (cpu < busy)}\t{1000 * ghz:.0f}\t0\t{100 * (cpu >= busy)}\t0" for cpu in range(4)]
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    text, _, _, _ = with_power(to_machine_text(tree), tmp_path / "log.txt")
+    assert check(text, tmp_path / "log.txt")["median_abs_error"] < 0.002
+    spin = '{"tasks": {"spin": {"instance": 2, "run": 20000000}}}'
+    policy = Policy(governor="performance", idle_disable=["C3_ACPI", "POLL"])
+    run = simulate(Machine.parse(text), Workload.parse(spin, name="spin", file="<load>"), policy, seconds=1)
+    watts = sum(run.outcome["cluster_energy_fj"]) / run.outcome["wall_ns"] / 1e6
+    # Turbo of two cores is 3.3 GHz.
+    assert watts == pytest.approx(2 + 2 * 3.3 + 0.4 * 2, rel=0.01)
+    # A file whose idle CPUs would draw more than was measured loses that power.
+    for state in tree["cluster"][0]["idle"]:
+        state["uw"] = 9_000_000
+    text, _, cannot, _ = with_power(to_machine_text(tree), tmp_path / "log.txt")
+    assert {state.get("uw", 0) for state in tomllib.loads(text)["cluster"][0]["idle"]} == {0}
+    assert any("idle CPUs apart: the file's would draw 36 W of 3.6 W measured" in words for words in cannot)
 
 
 def test_busy_in_turn_or_together_is_in_the_interval(tmp_path: Path) -> None:

@@ -118,6 +118,55 @@ def _put_idle(tree: Tree, asleep_w: float | None, samples: Samples) -> None:
             _mark(tree, {key: f"[F] {samples.name}, {samples.scope}: opplab fit power, {how}"}, {})
 
 
+def halting(cluster: Tree) -> list[Tree]:
+    """Give a cluster's idle states without the one that polls: a CPU that does is busy, as turbostat counts."""
+    return [state for state in cluster.get("idle", ()) if state["name"] != "POLL"]
+
+
+def idle_watts(tree: Tree, samples: Samples) -> tuple[Floats, Floats, Floats]:
+    """Give W of idle CPUs themselves, by interval: the likely, the least and the most.
+
+    They idle in the states that the source has, else likely in their deepest one.
+    """
+    machine = BusyOf.of(tree)
+    sums = np.zeros((3, len(samples.watts)))
+    for index, cluster in enumerate(tree["cluster"]):
+        if not (states := halting(cluster)):
+            continue
+        uw = np.array([np.full(len(samples.watts), state.get("uw", 0.0)) for state in states])
+        points = [opp for opp in (*cluster["opp"], *cluster.get("boost_opp", ())) if "idle_uw" in opp]
+        if points and states[0] is cluster["idle"][0]:
+            ghz = [khz_of_opp(opp) / 1e6 for opp in points]
+            uw[0] = np.interp(samples.ghz_of(index, machine), ghz, [opp["idle_uw"] for opp in points])
+        ends = np.array([uw[-1], uw.min(axis=0), uw.max(axis=0)])
+        cpus = cpus_in(cluster["cpus"])
+        for interval, shares in enumerate(samples.in_states([state["name"] for state in states], cpus)):
+            if shares:
+                ends[:, interval] = shares @ uw[:, interval]
+        sums += ends * samples.idle_cpus(cpus, machine) / 1e6
+    return sums[0], sums[1], sums[2]
+
+
+def _known_idle(tree: Tree, samples: Samples) -> tuple[Floats, list[str]]:
+    """Give what the file's idle CPUs draw; a file whose would draw more than was measured loses that power."""
+    known = idle_watts(tree, samples)[0]
+    most = samples.watts if samples.cores_watts is None else samples.cores_watts
+    if not np.any(known > most):
+        return known, []
+    for cluster in tree["cluster"]:
+        for state in cluster["idle"]:
+            state["uw"] = 0
+        for opp in (*cluster["opp"], *cluster.get("boost_opp", ())):
+            opp.pop("idle_uw", None)
+    for group in (tree.get("source", {}), tree.get("range", {})):
+        for key in [key for key in group if key.startswith("cluster.") and key.endswith((".idle.uw", ".opp.idle_uw"))]:
+            del group[key]
+    _mark(tree, {"cluster.idle.uw": f"[F] {samples.name}: 0, what idle CPUs draw is in cluster_uw"}, {})
+    at = int(np.argmax(known - most))
+    words = f"idle CPUs apart: the file's would draw {known[at]:.3g} W of {most[at]:.3g} W measured, and count as 0"
+    return np.zeros_like(known), [words]
+
+
 def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[str]]:
     """Fit package, cores and sleep to intervals; where the source has the cores' watts apart, each to its own."""
     if len(samples.watts) < 2:
@@ -126,6 +175,7 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         )
     cores = _cores(tree)
     machine = BusyOf.of(tree)
+    known, refused = _known_idle(tree, samples)
     busy = samples.busy_cores(machine)
     core_0, core_1, core_3 = (_at_clocks(tree, samples, machine, power) for power in (0, 1, 3))
     spread_of_threads = samples.spread(machine)
@@ -149,16 +199,18 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         # The cores' own static power counts as shared: it is there whatever is busy.  One load does not show it.
         idle = [] if one_load else [one]
         features = np.column_stack([*core_columns, *idle])
-        core_part = fit_parts([*core_names, *(["cores idle"] if idle else [])], features, samples.cores_watts)
+        core_part = fit_parts([*core_names, *(["cores idle"] if idle else [])], features, samples.cores_watts, known)
         static = float(core_part.powers[-1]) if idle else 0.0
         rest = np.maximum(samples.watts - samples.cores_watts + static, 1e-6)
-        shared_part, shared_names = _shared(shared_names, shared_columns, by_clock, [], [], rest)
+        shared_part, shared_names = _shared(shared_names, shared_columns, by_clock, [], [], rest, 0.0)
         told = core_part.parameters()[: len(core_names)] + shared_part.parameters()
         core_bounds = core_part.bounds(np.array([*of_core, *(0.0 for _ in idle)]))
         shared_bounds = shared_part.bounds(np.array([middle if "f" in name else 1.0 for name in shared_names]))
-        fitted = core_part.power(features) - static + rest / (1 + shared_part.residuals)
+        fitted = core_part.power(features) + known - static + rest / (1 + shared_part.residuals)
     else:
-        whole, shared_names = _shared(shared_names, shared_columns, by_clock, core_names, core_columns, samples.watts)
+        whole, shared_names = _shared(
+            shared_names, shared_columns, by_clock, core_names, core_columns, samples.watts, known
+        )
         told = whole.parameters()
         of_shared = [middle if "f" in name else 1.0 for name in shared_names]
         core_bounds = whole.bounds(np.array([*of_core, *(0.0 for _ in of_shared)]))
@@ -168,7 +220,8 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     columns = dict(zip(core_names, core_columns, strict=True))
     explained = sum(value[name] * column for name, column in columns.items()) / samples.watts
     if float(busy.max()) < _HARDLY * cores and float(np.max(explained)) < _MOST:
-        return _fit_idle(tree, samples, shared_names, shared_columns)
+        told, cannot = _fit_idle(tree, samples, shared_names, shared_columns, known)
+        return told, [*refused, *cannot]
     if one_clock:
         value |= {"core": 0.0, "core f^3": SERVER_CUBIC * value["core f"]}
     following = value.get("package f", 0.0)
@@ -223,18 +276,18 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
             f"core draws {100 * less:.0f} to {100 * more:.0f} % of what was fitted, and the range has it (log the "
             "single CPUs)"
         )
-    return told, [*cannot, residual]
+    return told, [*refused, *cannot, residual]
 
 
 def _fit_idle(
-    tree: Tree, samples: Samples, names: list[str], columns: list[Floats]
+    tree: Tree, samples: Samples, names: list[str], columns: list[Floats], known: Floats
 ) -> tuple[list[Parameter], list[str]]:
     """Put the power of an idle machine in, from a log whose CPUs hardly run: it leaves unknown what they draw busy.
 
     Wake-ups and shallow idle states come and go with the little busy time, and would count as its watts.
     """
     names = [name for name in names if name != "package f"]
-    part = fit_parts(names, np.column_stack(columns), samples.watts)
+    part = fit_parts(names, np.column_stack(columns), samples.watts, known)
     told = part.parameters()
     value = {p.name: p.value for p in told}
     spread = 1.96 * float(np.sqrt(np.mean(part.residuals**2)))
@@ -313,16 +366,17 @@ def _shared(
     core_names: list[str],
     core_columns: list[Floats],
     watts: Floats,
+    known: Floats | float,
 ) -> tuple[Parts, list[str]]:
     """Fit parts with what a package shares, which follows the clock where that explains the source far better.
 
     The uncore of a Xeon 6130 does: 20 W more a socket at the base clock.
     """
-    plain = fit_parts([*core_names, *names], np.column_stack([*core_columns, *columns]), watts)
+    plain = fit_parts([*core_names, *names], np.column_stack([*core_columns, *columns]), watts, known)
     if len(watts) < len(core_names) + len(names) + 2 or np.ptp(by_clock) < 0.1 * float(np.max(by_clock)):
         return plain, names
     more = [*names, "package f"]
-    followed = fit_parts([*core_names, *more], np.column_stack([*core_columns, *columns, by_clock]), watts)
+    followed = fit_parts([*core_names, *more], np.column_stack([*core_columns, *columns, by_clock]), watts, known)
     if _BETTER * float(np.sum(followed.residuals**2)) < float(np.sum(plain.residuals**2)):
         return followed, more
     return plain, names
