@@ -538,6 +538,51 @@ def test_the_catalogue_draws_what_was_measured_or_says_why() -> None:
     assert {row["machine"] for row in rows if row["beyond_khz"]} == {"sm8150ac", "sm8250"}
 
 
+@pytest.mark.parametrize(("low_ghz", "high_ghz"), [(0.8, 3.3), (0.8, 1.6), (2.0, 3.3)])
+@pytest.mark.parametrize("intervals", [2, 3, 4, 8])
+def test_the_ranges_of_a_fit_to_few_intervals_hold_the_truth(
+    tmp_path: Path, intervals: int, low_ghz: float, high_ghz: float
+) -> None:
+    """Goal: at each clock of the file, also those beyond the log's; of four intervals a third were outside."""
+    bare = without_power("jasper-lake-4c")
+    draw, held, tries = np.random.default_rng(5), 0, 8
+    for _ in range(tries):
+        package, linear, cubic = draw.uniform(1, 6), draw.uniform(0.2, 1), draw.uniform(0.01, 0.1)
+        lines = ["busy_cores,Bzy_MHz,PkgWatt"]
+        for _ in range(intervals):
+            ghz, busy = draw.uniform(low_ghz, high_ghz), draw.uniform(0.2, 4)
+            watts = (package + busy * (linear * ghz + cubic * ghz**3)) * (1 + 0.02 * draw.standard_normal())
+            lines.append(f"{busy:.4f},{1000 * ghz:.1f},{watts:.5f}")
+        (tmp_path / "log.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        text, _, cannot, _ = with_power(bare, tmp_path / "log.csv")
+        lows, highs = Machine.parse(text)._inner.power_ends()
+        for ghz in (0.8, 2.0, 3.3):
+            for place, truth in enumerate((linear * ghz + cubic * ghz**3, package)):
+                low, high = (one[0].point_power(0, round(1e6 * ghz))[place] / 1e6 for one in (lows, highs))
+                held += low <= 1.01 * truth and high >= 0.99 * truth
+        assert any("leave no residual" in words for words in cannot) or intervals > 2
+        is_short = any("clocks that the source lacks" in words for words in cannot)
+        assert intervals < 8 or is_short or high_ghz > 2
+    assert held >= 0.88 * 6 * tries
+
+
+def test_the_power_of_a_sleeping_package_has_a_range(tmp_path: Path) -> None:
+    """It had none, and intervals of an idle machine were of no width."""
+    draw = np.random.default_rng(7)
+    rows = ["Busy%,Bzy_MHz,PkgWatt,Pkg%pc6"]
+    for busy, asleep in ((0, 95), (1, 90), (2, 80), (5, 60), (30, 10), (60, 0), (90, 0), (95, 0)):
+        for ghz in (1.0, 2.0, 3.0):
+            watts = 1.3 + 2 * (1 - asleep / 100) + 4 * busy / 100 * ghz
+            rows.append(f"{busy},{1000 * ghz:.0f},{watts * (1 + 0.05 * draw.standard_normal()):.4f},{asleep}")
+    (tmp_path / "log.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    text, _, _, _ = with_power(without_power("jasper-lake-4c"), tmp_path / "log.csv")
+    tree = tomllib.loads(text)
+    low, high = tree["range"]["cluster.cluster_idle_uw"]["percent"]
+    watts = tree["cluster"][0]["cluster_idle_uw"] / 1e6
+    assert low / 100 * watts <= 1.3 <= high / 100 * watts
+    assert check(text, tmp_path / "log.csv")["inside"] >= 22
+
+
 def test_a_file_in_milliwatts_is_fitted_as_one_in_microwatts(tmp_path: Path) -> None:
     """It was refused: `mw` and `uw` are the same key."""
     text = catalog.find("machine", "xeon-6130-2s").read_text(encoding="utf-8")

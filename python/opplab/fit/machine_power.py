@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from opplab import _opplab
 from opplab.cpulist import cpus_in, nr_cpus
@@ -84,8 +85,8 @@ _RESTS = 0.02
 """The share of idle time of a cluster from which on its fitted power holds that, too."""
 
 
-def _put_idle(tree: Tree, asleep_w: float | None, samples: Samples) -> None:
-    """Put what idle clusters draw, all together, in place of an earlier file's numbers.
+def _put_idle(tree: Tree, asleep_w: float | None, samples: Samples, ends: Any) -> None:
+    """Put what idle clusters draw, all together, in place of an earlier file's numbers, with its range.
 
     Where it was not fitted (None) and the source has idle time, an idle cluster draws what an awake one does, which
     holds that time; and so it does where the earlier file's would be more.
@@ -115,7 +116,8 @@ def _put_idle(tree: Tree, asleep_w: float | None, samples: Samples) -> None:
         if asleep_w is not None or has_states:
             how = "while the package sleeps" if asleep_w is not None else "as awake, which the source does not part"
             key = "cluster.cluster_idle.uw" if has_states else "cluster.cluster_idle_uw"
-            _mark(tree, {key: f"[F] {samples.name}, {samples.scope}: opplab fit power, {how}"}, {})
+            mark = f"[F] {samples.name}, {samples.scope}: opplab fit power, {how}"
+            _mark(tree, {key: mark}, {key: ends} if idle_uw > 0 else {})
 
 
 def halting(cluster: Tree) -> list[Tree]:
@@ -193,7 +195,11 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     clocks_of = [np.interp(samples.shared_ghz(i, tree, machine), ghz, ghz) for i, ghz in enumerate(points_of)]
     by_clock = (awake if sleeps else one) * np.mean(clocks_of, axis=0)
     middle = float(np.median(samples.ghz[samples.ghz > 0])) if np.any(samples.ghz > 0) else 1.0
-    of_core = [middle + SERVER_CUBIC * middle**3] if one_clock else [1.0, middle, middle**3]
+    lowest, highest = (end([khz_of_opp(opp) / 1e6 for c in tree["cluster"] for opp in c["opp"]]) for end in (min, max))
+    seen = samples.ghz[(samples.load > 0) & (samples.ghz > 0)]
+    # Where a fit goes beyond its clocks, its powers there are known less well.
+    beyond = [] if one_clock else [ghz for ghz in (lowest, highest) if _is_beyond(ghz, seen)]
+    of_cores = [[ghz + SERVER_CUBIC * ghz**3] if one_clock else [1.0, ghz, ghz**3] for ghz in (middle, *beyond)]
     one_load = bool(np.ptp(busy) < 0.1 * max(float(busy.max()), 1e-9))
     if samples.cores_watts is not None:
         # The cores' own static power counts as shared: it is there whatever is busy.  One load does not show it.
@@ -204,8 +210,9 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         rest = np.maximum(samples.watts - samples.cores_watts + static, 1e-6)
         shared_part, shared_names = _shared(shared_names, shared_columns, by_clock, [], [], rest, 0.0)
         told = core_part.parameters()[: len(core_names)] + shared_part.parameters()
-        core_bounds = core_part.bounds(np.array([*of_core, *(0.0 for _ in idle)]))
+        core_bounds = _shares_of_bounds(core_part, [[*row, *(0.0 for _ in idle)] for row in of_cores])
         shared_bounds = shared_part.bounds(np.array([middle if "f" in name else 1.0 for name in shared_names]))
+        asleep_bounds = shared_part.bounds(np.array([float(name == "package") for name in shared_names]))
         fitted = core_part.power(features) + known - static + rest / (1 + shared_part.residuals)
     else:
         whole, shared_names = _shared(
@@ -213,8 +220,9 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         )
         told = whole.parameters()
         of_shared = [middle if "f" in name else 1.0 for name in shared_names]
-        core_bounds = whole.bounds(np.array([*of_core, *(0.0 for _ in of_shared)]))
-        shared_bounds = whole.bounds(np.array([*(0.0 for _ in of_core), *of_shared]))
+        core_bounds = _shares_of_bounds(whole, [[*row, *(0.0 for _ in of_shared)] for row in of_cores])
+        shared_bounds = whole.bounds(np.array([*(0.0 for _ in core_names), *of_shared]))
+        asleep_bounds = whole.bounds(np.array([float(name == "package") for name in [*core_names, *shared_names]]))
         fitted = samples.watts / (1 + whole.residuals)
     value = {p.name: p.value for p in told}
     columns = dict(zip(core_names, core_columns, strict=True))
@@ -232,10 +240,10 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         lambda ghz, capacity: (value["core"] + value["core f"] * ghz + value["core f^3"] * ghz**3) * capacity / 1024,
         lambda ghz: at_rest + following * ghz,
     )
-    _put_idle(tree, value["package"] if sleeps else None, samples)
     off = samples.watts / fitted - 1
-    spread = 1.96 * float(np.sqrt(np.sum(off**2) / max(len(off) - len(told), 1)))
-    at_middle = value["core"] + value["core f"] * middle + value["core f^3"] * middle**3
+    nr_fitted = sum(one.value > 0 for one in told)
+    free = len(off) * (1 if samples.cores_watts is None else 2) - nr_fitted
+    spread = float(stdtrit(max(free, 1), 0.975) * np.sqrt(np.sum(off**2) / max(free, 1)))
     misses = np.abs(fitted / samples.watts - 1)
     residual = _residual_words(misses, "intervals")
     clocks = f"{samples.ghz.min():.2f} to {samples.ghz.max():.2f} GHz, {busy.min():.1f} to {busy.max():.1f} busy cores"
@@ -247,23 +255,37 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         marks["cluster.opp.cluster_uw"] += ", which follows their clock"
     if one_clock:
         # At another clock the curve of another program or chip: as far as that would be at the lowest.
-        lowest = min(khz_of_opp(opp) / 1e6 for c in tree["cluster"] for opp in c["opp"])
         ends = [core_shape(lowest, cubic) / core_shape(middle, cubic) for cubic in server_cubic_range()]
         here = core_shape(lowest) / core_shape(middle)
         low, high = min(ends) / here, max(ends) / here
         core_bounds = (core_bounds[0] * min(low, 1), core_bounds[1] * max(high, 1))
     core_bounds = (less * core_bounds[0] / spread_of_threads, more * core_bounds[1])
-    of_cores = _around(at_middle, core_bounds, spread)
-    if float(busy.max()) < _HARDLY * cores:
-        # Watts of busy cores hang on a sliver of the time: no better known than chips differ.
-        told_range = of_cores["percent"]
-        of_cores = {"percent": [min(told_range[0], GENERIC_PERCENT[0]), max(told_range[1], GENERIC_PERCENT[1])]}
-    ranges = {
-        "cluster.opp.busy_uw": of_cores,
+    ranges: dict[str, Any] = {
+        "cluster.opp.busy_uw": _around(1.0, core_bounds, spread),
         "cluster.opp.cluster_uw": _around(shared, shared_bounds, spread),
     }
+    if free < 1 or float(busy.max()) < _HARDLY * cores:
+        # No residual, or watts of busy cores that hang on a sliver of the time: no better known than chips differ.
+        low, high = ranges["cluster.opp.busy_uw"]["percent"]
+        ranges["cluster.opp.busy_uw"] = {"percent": [min(low, GENERIC_PERCENT[0]), max(high, GENERIC_PERCENT[1])]}
+    if free < 1 or shared <= 0:
+        # No share of 0 is more than 0.
+        most = shared_bounds[1] if free >= 1 else max(shared, float(samples.watts.min()))
+        ranges["cluster.opp.cluster_uw"] = [0, round(1e6 * most / len(tree["cluster"]))]
+    asleep = value["package"] if sleeps else None
+    of_asleep = ranges["cluster.opp.cluster_uw"] if asleep is None else _around(asleep, asleep_bounds, spread)
+    _put_idle(tree, asleep, samples, of_asleep)
     _mark(tree, marks, ranges)
     cannot = _not_told(tree, samples, sleeps)
+    if free < 1:
+        cannot.append(
+            f"how sure its powers are: {several(len(off), 'interval')} for {several(nr_fitted, 'number')} leave no "
+            "residual; ranges are as wide as chips differ, the package's from 0"
+        )
+    if not one_clock:
+        share = (min(seen.max(), highest) - max(seen.min(), lowest)) / max(highest - lowest, 1e-9)
+        if share < _REACH:
+            cannot.append(f"power at clocks that the source lacks: it has {100 * max(share, 0):.0f} % of their range")
     if spread_of_threads > _SPREAD:
         cannot.append(
             "which threads were busy: shares of all CPUs are taken for cores with all their threads busy; with one "
@@ -295,13 +317,16 @@ def _fit_idle(
     marks, ranges = {}, {}
     awake, asleep = sum(value.values()), value["package"]
     sleeps = len(names) > 1
+    asleep_bounds = part.bounds(np.array([float(name == "package") for name in names]))
+    of_asleep = _around(asleep, asleep_bounds, spread)
     if sleeps or not float(np.mean(samples.asleep)) >= _MOST:
+        of_awake = _around(awake, part.bounds(np.ones(len(names))), spread)
         marks["cluster.opp.cluster_uw"] = f"{mark}, shared evenly by the clusters"
-        ranges["cluster.opp.cluster_uw"] = _around(awake, part.bounds(np.ones(len(names))), spread)
+        ranges["cluster.opp.cluster_uw"] = of_awake
         _put_curve(tree, None, lambda _: awake)
-        _put_idle(tree, asleep if sleeps else None, samples)
+        _put_idle(tree, asleep if sleeps else None, samples, of_asleep if sleeps else of_awake)
     else:
-        _put_idle(tree, asleep, samples)
+        _put_idle(tree, asleep, samples, of_asleep)
     _mark(tree, marks, ranges)
     share = _busiest(tree, samples)
     cannot = [samples.left_out] if samples.left_out else []
@@ -353,6 +378,8 @@ _SPREAD = 1.02
 """So many times more busy cores may be meant: what the source leaves open of threads and clusters."""
 _HARDLY = 0.05
 """Busy cores, in shares of all, below which a source is that of an idle machine."""
+_REACH = 0.5
+"""The share of the file's range of clocks below which a source leaves powers open."""
 _MOST = 0.5
 """The share of watts that busy time explains, or of time asleep, from which on most is of it."""
 _BETTER = 4.0
@@ -385,6 +412,20 @@ def _shared(
 def _is_one_clock(samples: Samples) -> bool:
     busy = samples.ghz[(samples.load > 0) & (samples.ghz > 0)]
     return len(busy) == 0 or float(np.ptp(busy)) < 0.1 * float(busy.max())
+
+
+def _is_beyond(ghz: float, seen: Floats) -> bool:
+    """Report whether a clock is more than a tenth below or above those of a source."""
+    return len(seen) > 0 and not 0.9 * float(seen.min()) <= ghz <= 1.1 * float(seen.max())
+
+
+def _shares_of_bounds(part: Parts, rows: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Give the widest bounds of rows of features in shares of their power; all is open where that is 0."""
+    shares = []
+    for row in map(np.array, rows):
+        power = float(part.power(row))
+        shares += [end / power for end in part.bounds(row)] if power > 0 else [0.0, np.inf]
+    return min(shares), max(shares)
 
 
 def _around(value: float, bounds: tuple[float, float], spread: float) -> dict[str, list[int]]:
