@@ -566,6 +566,44 @@ def test_the_ranges_of_a_fit_to_few_intervals_hold_the_truth(
     assert held >= 0.88 * 6 * tries
 
 
+def test_power_above_two_clocks_is_that_of_the_law(tmp_path: Path) -> None:
+    """Two clocks part f and f^3; with a constant beside them, turbo drew a fifth too much."""
+    bare = without_power("epyc-zen1-1s")
+    draw, lines = np.random.default_rng(3), ["CPU\tBusy%\tBzy_MHz\tPkgWatt"]
+    tree = tomllib.loads(bare)
+    cpus = len(cpus_in(tree["cluster"][0]["cpus"]))
+    clocks = [khz_of_opp(opp) / 1e6 for opp in tree["cluster"][0]["opp"]]
+    assert len(clocks) == 2
+    for index in range(16):
+        ghz, busy = clocks[index % 2], int(draw.integers(0, 33))
+        watts = 20 + busy * (0.6 * ghz + 0.06 * ghz**3)
+        lines.append(f"-\t{100 * busy / cpus:.4f}\t{1000 * ghz:.0f}\t{watts:.4f}")
+        lines += [f"{cpu}\t{100 * (cpu < busy)}\t{1000 * ghz:.0f}" for cpu in range(cpus)]
+    (tmp_path / "log.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    text, _, _, _ = with_power(bare, tmp_path / "log.txt")
+    for khz in (*(round(1e6 * ghz) for ghz in clocks), 3_200_000):
+        watts = Machine.parse(text)._inner.point_power(0, khz)[0] / 1e6
+        assert watts == pytest.approx(0.6 * khz / 1e6 + 0.06 * (khz / 1e6) ** 3, rel=0.01)
+
+
+def test_the_range_of_a_package_has_whichever_threads_were_busy(tmp_path: Path) -> None:
+    """All CPUs are busy for a share of the time, apart from each other: two threads share a core sooner or later."""
+    name = "xeon-6130-2s"
+    tree = tomllib.loads(Machine.load(name).to_toml())
+    second, lines = tree["smt_power"] / 1024, ["busy_pct,bzy_mhz,pkg_w"]
+    for share in (0.1, 0.3, 0.5, 0.8, 1.0):
+        for ghz in (1.0, 1.6, 2.1):
+            busy = 32 * (2 * share - share**2 + second * share**2)
+            lines.append(f"{100 * share:.1f},{1000 * ghz:.0f},{8 + busy * (0.5 * ghz + 0.05 * ghz**3):.4f}")
+    (tmp_path / "log.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    text = with_power(without_power(name), tmp_path / "log.csv")[0]
+    fitted = tomllib.loads(text)
+    watts = sum(cluster["opp"][0]["cluster_uw"] for cluster in fitted["cluster"]) / 1e6
+    low, high = fitted["range"]["cluster.opp.cluster_uw"]["percent"]
+    assert watts > 8.4
+    assert low / 100 * watts <= 8 <= high / 100 * watts
+
+
 def test_the_power_of_a_sleeping_package_has_a_range(tmp_path: Path) -> None:
     """It had none, and intervals of an idle machine were of no width."""
     draw = np.random.default_rng(7)

@@ -189,17 +189,25 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     if one_clock:
         # One clock does not show how power follows it: as the cores of measured servers.
         core_columns, core_names = [core_1 + SERVER_CUBIC * core_3], ["core f"]
+    elif _few_clocks(core_columns):
+        # Two clocks part two numbers: those by which the engine goes beyond the file's points.
+        core_columns, core_names = core_columns[1:], core_names[1:]
     shared_columns, shared_names = ([one, awake], ["package", "package awake"]) if sleeps else ([one], ["package"])
     # What a package shares does not follow turbo, nor the clock of CPUs that hardly run.
     points_of = [clocks_ghz(cluster, turbo=False) for cluster in tree["cluster"]]
     clocks_of = [np.interp(samples.shared_ghz(i, tree, machine), ghz, ghz) for i, ghz in enumerate(points_of)]
     by_clock = (awake if sleeps else one) * np.mean(clocks_of, axis=0)
     middle = float(np.median(samples.ghz[samples.ghz > 0])) if np.any(samples.ghz > 0) else 1.0
-    lowest, highest = (end([khz_of_opp(opp) / 1e6 for c in tree["cluster"] for opp in c["opp"]]) for end in (min, max))
+    every_ghz = [clocks_ghz(cluster) for cluster in tree["cluster"]]
+    lowest, highest = min(float(ghz[0]) for ghz in every_ghz), max(float(ghz[-1]) for ghz in every_ghz)
     seen = samples.ghz[(samples.load > 0) & (samples.ghz > 0)]
     # Where a fit goes beyond its clocks, its powers there are known less well.
     beyond = [] if one_clock else [ghz for ghz in (lowest, highest) if _is_beyond(ghz, seen)]
-    of_cores = [[ghz + SERVER_CUBIC * ghz**3] if one_clock else [1.0, ghz, ghz**3] for ghz in (middle, *beyond)]
+    powers = {"core": 0, "core f": 1, "core f^3": 3}
+    of_cores = [
+        [ghz + SERVER_CUBIC * ghz**3] if one_clock else [ghz ** powers[name] for name in core_names]
+        for ghz in (middle, *beyond)
+    ]
     one_load = bool(np.ptp(busy) < 0.1 * max(float(busy.max()), 1e-9))
     if samples.cores_watts is not None:
         # The cores' own static power counts as shared: it is there whatever is busy.  One load does not show it.
@@ -223,15 +231,22 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         core_bounds = _shares_of_bounds(whole, [[*row, *(0.0 for _ in of_shared)] for row in of_cores])
         shared_bounds = whole.bounds(np.array([*(0.0 for _ in core_names), *of_shared]))
         asleep_bounds = whole.bounds(np.array([float(name == "package") for name in [*core_names, *shared_names]]))
+        if spread_of_threads > _SPREAD:
+            # Cores that are busy sooner leave the package less.
+            more_cores = samples.spread_out(machine) / np.maximum(busy, 1e-9)
+            rows = [*(more_cores * column for column in core_columns), *shared_columns, by_clock]
+            other = fit_parts(whole.names, np.column_stack(rows[: len(whole.names)]), samples.watts, known)
+            low, high = other.bounds(np.array([*(0.0 for _ in core_names), *of_shared]))
+            shared_bounds = (min(shared_bounds[0], low), max(shared_bounds[1], high))
         fitted = samples.watts / (1 + whole.residuals)
-    value = {p.name: p.value for p in told}
+    value = {"core": 0.0} | {p.name: p.value for p in told}
     columns = dict(zip(core_names, core_columns, strict=True))
     explained = sum(value[name] * column for name, column in columns.items()) / samples.watts
     if float(busy.max()) < _HARDLY * cores and float(np.max(explained)) < _MOST:
         told, cannot = _fit_idle(tree, samples, shared_names, shared_columns, known)
         return told, [*refused, *cannot]
     if one_clock:
-        value |= {"core": 0.0, "core f^3": SERVER_CUBIC * value["core f"]}
+        value |= {"core f^3": SERVER_CUBIC * value["core f"]}
     following = value.get("package f", 0.0)
     at_rest = sum(value[name] for name in shared_names if name != "package f")
     shared = at_rest + following * middle
@@ -378,6 +393,8 @@ _SPREAD = 1.02
 """So many times more busy cores may be meant: what the source leaves open of threads and clusters."""
 _HARDLY = 0.05
 """Busy cores, in shares of all, below which a source is that of an idle machine."""
+_APART = 3e-3
+"""The least singular value of clocks' powers (0, 1, 3) from which on three numbers are parted."""
 _REACH = 0.5
 """The share of the file's range of clocks below which a source leaves powers open."""
 _MOST = 0.5
@@ -407,6 +424,19 @@ def _shared(
     if _BETTER * float(np.sum(followed.residuals**2)) < float(np.sum(plain.residuals**2)):
         return followed, more
     return plain, names
+
+
+def _few_clocks(columns: list[Floats]) -> bool:
+    """Report whether the powers of clocks are two numbers apart at most: of two clocks, or between two points."""
+    features = np.column_stack(columns)
+    features = features[np.all(features > 0, axis=1)]
+    if len(features) == 0:
+        return False
+    # At one load each, so that only the clocks differ.
+    by_load = features / features[:, :1]
+    by_load = by_load / np.linalg.norm(by_load, axis=0)
+    least: float = np.linalg.svd(by_load, compute_uv=False)[-1]
+    return least < _APART
 
 
 def _is_one_clock(samples: Samples) -> bool:

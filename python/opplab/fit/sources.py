@@ -182,16 +182,21 @@ class Samples:
             found.append([share / sum(of) for share in of] if sum(of) > 0 else [])
         return found
 
-    def spread(self, machine: BusyOf) -> float:
-        """Give how many times more cores may have been busy: shares of CPUs do not part threads from cores."""
-        if not self.load_is_share:
-            return 1.0
+    def spread_out(self, machine: BusyOf) -> Floats:
+        """Give busy cores where each had one busy thread before any had two: shares of CPUs leave that open."""
         taken = self.busy_cores(machine)
+        if not self.load_is_share:
+            return taken
         threads = self.load * machine.cpus
         spread = np.minimum(threads, machine.cores)
         spread = spread + machine.second * np.maximum(threads - machine.cores, 0)
         told = [self._tells_cpus(index, machine) for index in range(len(taken))]
-        return max(float(np.sum(np.where(told, taken, spread)) / max(float(np.sum(taken)), 1e-9)), 1.0)
+        return np.asarray(np.where(told, taken, spread))
+
+    def spread(self, machine: BusyOf) -> float:
+        """Give how many times more cores may have been busy: shares of CPUs do not part threads from cores."""
+        taken = float(np.sum(self.busy_cores(machine)))
+        return max(float(np.sum(self.spread_out(machine))) / max(taken, 1e-9), 1.0)
 
     def spread_of_clusters(self, machine: BusyOf, capacities: Sequence[float]) -> tuple[float, float]:
         """Give how many times less and more a core may draw, if loads without CPUs leave open which clusters were busy.
