@@ -35,6 +35,8 @@ KNOWN = {
              "threads", "util", "load"],
     "joules": ["pkg_j", "package_j"],
     "cores' joules": ["cor_j", "cores_j"],
+    "GPU's watts": ["gfxwatt"],
+    "GPU's joules": ["gfx_j"],
     "time": ["t", "time_s", "seconds", "time_of_day_seconds", "time_ms", "time_us", "time_ns", "time"],
     "energy": ["energy_j", "energy_uj", "energy_mj"],
 }  # fmt: skip
@@ -163,6 +165,9 @@ class Table:
     """Loads of the single CPUs in each row, where the table has rows of them."""
     ghz_by_cpu: list[dict[int, float]] = field(default_factory=list)
     """Their clocks, in the same rows."""
+    states: list[dict[int | None, dict[str, float]]] = field(default_factory=list)
+    """Of the CPUs with rows and of the whole (None): shares of time by the names of columns that end in ``%``, without
+    that and in lower case; those are idle states, and others."""
 
 
 def _split(line: str, mark: str | None) -> list[str]:
@@ -203,6 +208,7 @@ class _Head:
     chosen: dict[str, int]
     asleep: list[int]
     ids: list[int]
+    states: list[int]
 
 
 def _choose(names: list[str], mark: str | None, path: Path, line: int) -> _Head:
@@ -224,7 +230,8 @@ def _choose(names: list[str], mark: str | None, path: Path, line: int) -> _Head:
         if column.quantity not in best or column.rank < best[column.quantity][0]:
             best[column.quantity] = (column.rank, index)
     ids = [index for index, name in enumerate(names) if plain(name) in _IDS]
-    return _Head(mark, names, {quantity: index for quantity, (_, index) in best.items()}, asleep, ids)
+    states = [index for index, name in enumerate(names) if name.endswith("%")]
+    return _Head(mark, names, {quantity: index for quantity, (_, index) in best.items()}, asleep, ids, states)
 
 
 @dataclass
@@ -332,6 +339,7 @@ def read_table(text: str, path: Path) -> Table | None:
     }
     values["asleep"] = np.array([_asleep(rows[i], path) for i in kept])
     by_package, by_cpu, ghz_by_cpu = [], [], []
+    states: list[dict[int | None, dict[str, float]]] = [{None: _states(rows[i])} for i in kept]
 
     def cells(quantity: str, within: range) -> dict[int, float]:
         if quantity not in columns:
@@ -341,13 +349,15 @@ def read_table(text: str, path: Path) -> Table | None:
 
     if "whole" in kinds and len(kept) < len(rows) and "load" in columns:
         ends = [*kept[1:], len(rows)]
-        for start, end in zip(kept, ends, strict=True):
+        for start, end, own in zip(kept, ends, states, strict=True):
             loads, clocks = cells("load", range(start, end)), cells("clock", range(start, end))
             by_package.append([load for i, load in loads.items() if kinds[i] == "package"])
             cpus = {i: cpu for i in loads if (cpu := _cpu_of(rows[i])) is not None}
             by_cpu.append({cpu: loads[i] for i, cpu in cpus.items()})
             ghz_by_cpu.append({cpu: clocks[i] for i, cpu in cpus.items() if i in clocks})
-    return Table(values, names, columns, np.array([rows[i].seconds for i in kept]), by_package, by_cpu, ghz_by_cpu)
+            own.update({cpu: _states(rows[i]) for i, cpu in cpus.items()})
+    seconds = np.array([rows[i].seconds for i in kept])
+    return Table(values, names, columns, seconds, by_package, by_cpu, ghz_by_cpu, states)
 
 
 def _check_whole(rows: list[_Row], path: Path) -> None:
@@ -369,6 +379,12 @@ def _cpu_of(row: _Row) -> int | None:
     index = next((i for i in row.head.ids if plain(row.head.names[i]) == "cpu"), None)
     cell = row.cells[index] if index is not None and index < len(row.cells) else ""
     return int(cell) if cell.isdecimal() else None
+
+
+def _states(row: _Row) -> dict[str, float]:
+    """Give the row's shares of time by idle state."""
+    cells = {row.head.names[i][:-1].lower(): row.cells[i] for i in row.head.states if i < len(row.cells)}
+    return {name: float(cell) / 100 for name, cell in cells.items() if _is_number(cell)}
 
 
 def _asleep(row: _Row, path: Path) -> float:

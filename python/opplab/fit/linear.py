@@ -26,11 +26,12 @@ _NOISE = 0.02
 class Parts:
     """Fitted powers of parts; made by `fit_parts`."""
 
-    def __init__(self, names: list[str], powers: Floats, features: Floats, measured: Floats) -> None:
+    def __init__(self, names: list[str], powers: Floats, features: Floats, measured: Floats, known: Floats) -> None:
         self.names = names
         self.powers = powers
         self._features = features
         self._measured = measured
+        self._known = known
 
     def power(self, features: Floats) -> Floats:
         """Give the power of rows of features."""
@@ -39,7 +40,7 @@ class Parts:
     @property
     def residuals(self) -> Floats:
         """Measured over fitted less 1, a row."""
-        return np.asarray(self._measured / np.maximum(self.power(self._features), 1e-12) - 1)
+        return np.asarray(self._measured / np.maximum(self.power(self._features) + self._known, 1e-12) - 1)
 
     def interval(self, features: Floats) -> tuple[Floats, Floats]:
         """Give the interval that holds 95 of 100 measured rows, by the spread of the rows that were fitted."""
@@ -54,7 +55,8 @@ class Parts:
         draw = np.random.default_rng(1)
         rows = len(self._measured)
         chosen = (draw.integers(0, rows, rows) for _ in range(_RESAMPLES))
-        return np.array([_nonnegative(self._features[these], self._measured[these]) for these in chosen])
+        rows_of = (self._features, self._measured, self._known)
+        return np.array([_nonnegative(*(of[these] for of in rows_of)) for these in chosen])
 
     def bounds(self, features: Floats) -> tuple[float, float]:
         """Give the interval of 95 % of the power of one row of features by resampling.
@@ -73,19 +75,19 @@ class Parts:
         ]
 
 
-def _nonnegative(features: Floats, measured: Floats) -> Floats:
+def _nonnegative(features: Floats, measured: Floats, known: Floats) -> Floats:
     from scipy.optimize import lsq_linear, nnls
 
-    relative, ones = features / measured[:, None], np.ones(len(measured))
+    relative, wanted = features / measured[:, None], 1 - known / measured
     try:
-        return np.asarray(nnls(relative, ones)[0])
+        return np.asarray(nnls(relative, wanted)[0])
     except RuntimeError:
         # Where the rows do not separate the parts, rounding can make nnls go round in circles.
-        return np.asarray(lsq_linear(relative, ones, bounds=(0, np.inf), method="bvls").x)
+        return np.asarray(lsq_linear(relative, wanted, bounds=(0, np.inf), method="bvls").x)
 
 
-def fit_parts(names: list[str], features: Floats, measured: Floats) -> Parts:
-    """Fit powers of parts to measured power.
+def fit_parts(names: list[str], features: Floats, measured: Floats, known: Floats | float = 0.0) -> Parts:
+    """Fit powers of parts to measured power, of which some is `known` not to be theirs.
 
     Examples
     --------
@@ -97,4 +99,5 @@ def fit_parts(names: list[str], features: Floats, measured: Floats) -> Parts:
     measured = np.asarray(measured, dtype=float)
     if len(measured) == 0 or np.any(measured <= 0):
         raise ValueError("measured power must be above 0, and there must be a row")
-    return Parts(names, _nonnegative(features, measured), features, measured)
+    known = np.broadcast_to(known, measured.shape)
+    return Parts(names, _nonnegative(features, measured, known), features, measured, known)

@@ -14,7 +14,7 @@ from opplab.cpulist import cpus_in
 from opplab.errors import InputError
 from opplab.files import toml_of
 from opplab.fit import freqbench
-from opplab.fit.machine_power import INTERVAL_MARK, INTERVALS
+from opplab.fit.machine_power import INTERVAL_MARK, INTERVALS, halting, idle_watts
 from opplab.fit.opp_machine import clocks_ghz, clusters_of, khz_of_opp, place_of, read_chip
 from opplab.fit.opp_power import Fitted
 from opplab.fit.sources import BusyOf, Samples, read_samples
@@ -184,14 +184,15 @@ def _busy_of(inner: _opplab.Machine) -> BusyOf:
 
 
 def _drawn(inner: _opplab.Machine, samples: Samples) -> tuple[Floats, Floats, Floats, Floats]:
-    """Give W of the busy cores, and of what clusters draw beside them: the likely, the least and the most.
+    """Give W of the busy cores, and of idle CPUs and clusters beside them: the likely, the least and the most.
 
-    As the engine has it (crates/model/src/power.rs), with idle CPUs in a state that draws nothing itself.
+    As the engine has it (crates/model/src/power.rs).
     """
     tree = toml_of(inner.to_toml(), "the machine file")
     machine = BusyOf.of(tree)
     by_cluster = samples.busy_by_cluster(machine)
-    cores, likely, least, most = np.zeros((4, len(samples.watts)))
+    cores = np.zeros(len(samples.watts))
+    likely, least, most = idle_watts(tree, samples)
     for index, cluster in enumerate(tree["cluster"]):
         ghz, clocks = clocks_ghz(cluster), samples.ghz_of(index, machine)
         powers = np.array([inner.point_power(index, round(1e6 * one)) for one in ghz]) / 1e6
@@ -201,7 +202,13 @@ def _drawn(inner: _opplab.Machine, samples: Samples) -> tuple[Floats, Floats, Fl
         cpus = sorted(machine.cluster_of) if together else cpus_in(cluster["cpus"])
         awake = np.interp(clocks, ghz, powers[:, 1])
         saved = awake - _idle_w(cluster, clocks)
-        beside = [awake - share * saved for share in samples.at_rest(cpus, machine)]
+        shares = np.array(samples.at_rest(cpus, machine))
+        if cluster.get("cluster_idle"):
+            # It sleeps only while all CPUs are in their deepest state, and not in each short idle time.
+            names = [state["name"] for state in halting(cluster)]
+            deepest = [of[-1] if of else 1.0 for of in samples.in_states(names, cpus)]
+            shares = np.where(np.isnan(samples.asleep), shares * [deepest, np.zeros_like(deepest), deepest], shares)
+        beside = [awake - share * saved for share in shares]
         likely += beside[0]
         least += np.minimum(beside[1], beside[2])
         most += np.maximum(beside[1], beside[2])

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from opplab import _opplab
 from opplab.cpulist import cpus_in, nr_cpus
@@ -29,7 +30,6 @@ from opplab.fit.sources import BusyOf, Samples, join_samples, log_of, read_sampl
 from opplab.report.numbers import several
 from opplab.simulation.machine import Machine
 from opplab.simulation.power import known_power
-from opplab.simulation.ranges import number_in
 
 Tree = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -44,6 +44,11 @@ clocks 29 to 272 (half of them 50 to 84), cores of an EPYC 7502, a Milan, a Xeon
 def to_machine_text(tree: Tree) -> str:
     """Write a machine file in the form that its reader gives it."""
     return Machine.from_tree(tree).to_toml()
+
+
+def _tree_of(text: str) -> Tree:
+    """Read a machine file; units are the smallest, whichever it has."""
+    return toml_of(Machine.parse(text).to_toml(), "the machine file")
 
 
 def _cores(tree: Tree) -> int:
@@ -69,20 +74,19 @@ def _put_curve(
     for cluster in clusters:
         for opp in cluster["opp"] + cluster.get("boost_opp", []):
             khz = khz_of_opp(opp)
-            opp.setdefault("uw", 0)
             if busy_w is not None:
                 opp["busy_uw"] = max(round(1e6 * busy_w(khz / 1e6, cluster["capacity"])), 1)
             if awake_w is not None:
                 opp["cluster_uw"] = round(1e6 * awake_w(khz / 1e6) / len(clusters))
 
 
-_IDLE = ("cluster_idle_uw", "cluster_idle_mw")
+_IDLE = "cluster_idle_uw"
 _RESTS = 0.02
 """The share of idle time of a cluster from which on its fitted power holds that, too."""
 
 
-def _put_idle(tree: Tree, asleep_w: float | None, samples: Samples) -> None:
-    """Put what idle clusters draw, all together, in place of an earlier file's numbers.
+def _put_idle(tree: Tree, asleep_w: float | None, samples: Samples, ends: Any) -> None:
+    """Put what idle clusters draw, all together, in place of an earlier file's numbers, with its range.
 
     Where it was not fitted (None) and the source has idle time, an idle cluster draws what an awake one does, which
     holds that time; and so it does where the earlier file's would be more.
@@ -92,29 +96,77 @@ def _put_idle(tree: Tree, asleep_w: float | None, samples: Samples) -> None:
     replaced = asleep_w is not None or any(float(np.max(share)) > _RESTS for share in shares)
     for cluster in clusters:
         for opp in (*cluster["opp"], *cluster.get("boost_opp", ())):
-            idle_uw = number_in(opp, _IDLE[0]) or number_in(cluster, _IDLE[0])
-            replaced = replaced or idle_uw > number_in(opp, "cluster_uw")
+            idle_uw = opp.get(_IDLE) or cluster.get(_IDLE, 0)
+            replaced = replaced or idle_uw > opp.get("cluster_uw", 0)
     if not replaced:
         return
     for group in (tree.get("source", {}), tree.get("range", {})):
-        for key in [key for key in group if key.startswith("cluster.") and key.endswith((*_IDLE, "cluster_idle.uw"))]:
+        for key in [key for key in group if key.startswith("cluster.") and key.endswith((_IDLE, "cluster_idle.uw"))]:
             del group[key]
     for cluster in clusters:
-        awake_uw = min(round(number_in(opp, "cluster_uw")) for opp in cluster["opp"])
+        awake_uw = min(opp.get("cluster_uw", 0) for opp in cluster["opp"])
         idle_uw = awake_uw if asleep_w is None else round(1e6 * asleep_w / len(clusters))
         for table in (cluster, *cluster["opp"], *cluster.get("boost_opp", ())):
-            for key in _IDLE:
-                table.pop(key, None)
+            table.pop(_IDLE, None)
         for left, state in enumerate(reversed(cluster.get("cluster_idle", ()))):
-            state["uw"] = max(round(number_in(state, "uw")), idle_uw) if left else idle_uw
-            state.pop("mw", None)
+            state["uw"] = max(state["uw"], idle_uw) if left else idle_uw
         has_states = bool(cluster.get("cluster_idle"))
         if asleep_w is not None and not has_states:
-            cluster["cluster_idle_uw"] = idle_uw
+            cluster[_IDLE] = idle_uw
         if asleep_w is not None or has_states:
             how = "while the package sleeps" if asleep_w is not None else "as awake, which the source does not part"
             key = "cluster.cluster_idle.uw" if has_states else "cluster.cluster_idle_uw"
-            _mark(tree, {key: f"[F] {samples.name}, {samples.scope}: opplab fit power, {how}"}, {})
+            mark = f"[F] {samples.name}, {samples.scope}: opplab fit power, {how}"
+            _mark(tree, {key: mark}, {key: ends} if idle_uw > 0 else {})
+
+
+def halting(cluster: Tree) -> list[Tree]:
+    """Give a cluster's idle states without the one that polls: a CPU that does is busy, as turbostat counts."""
+    return [state for state in cluster.get("idle", ()) if state["name"] != "POLL"]
+
+
+def idle_watts(tree: Tree, samples: Samples) -> tuple[Floats, Floats, Floats]:
+    """Give W of idle CPUs themselves, by interval: the likely, the least and the most.
+
+    They idle in the states that the source has, else likely in their deepest one.
+    """
+    machine = BusyOf.of(tree)
+    sums = np.zeros((3, len(samples.watts)))
+    for index, cluster in enumerate(tree["cluster"]):
+        if not (states := halting(cluster)):
+            continue
+        uw = np.array([np.full(len(samples.watts), state.get("uw", 0.0)) for state in states])
+        points = [opp for opp in (*cluster["opp"], *cluster.get("boost_opp", ())) if "idle_uw" in opp]
+        if points and states[0] is cluster["idle"][0]:
+            ghz = [khz_of_opp(opp) / 1e6 for opp in points]
+            uw[0] = np.interp(samples.ghz_of(index, machine), ghz, [opp["idle_uw"] for opp in points])
+        ends = np.array([uw[-1], uw.min(axis=0), uw.max(axis=0)])
+        cpus = cpus_in(cluster["cpus"])
+        for interval, shares in enumerate(samples.in_states([state["name"] for state in states], cpus)):
+            if shares:
+                ends[:, interval] = shares @ uw[:, interval]
+        sums += ends * samples.idle_cpus(cpus, machine) / 1e6
+    return sums[0], sums[1], sums[2]
+
+
+def _known_idle(tree: Tree, samples: Samples) -> tuple[Floats, list[str]]:
+    """Give what the file's idle CPUs draw; a file whose would draw more than was measured loses that power."""
+    known = idle_watts(tree, samples)[0]
+    most = samples.watts if samples.cores_watts is None else samples.cores_watts
+    if not np.any(known > most):
+        return known, []
+    for cluster in tree["cluster"]:
+        for state in cluster["idle"]:
+            state["uw"] = 0
+        for opp in (*cluster["opp"], *cluster.get("boost_opp", ())):
+            opp.pop("idle_uw", None)
+    for group in (tree.get("source", {}), tree.get("range", {})):
+        for key in [key for key in group if key.startswith("cluster.") and key.endswith((".idle.uw", ".opp.idle_uw"))]:
+            del group[key]
+    _mark(tree, {"cluster.idle.uw": f"[F] {samples.name}: 0, what idle CPUs draw is in cluster_uw"}, {})
+    at = int(np.argmax(known - most))
+    words = f"idle CPUs apart: the file's would draw {known[at]:.3g} W of {most[at]:.3g} W measured, and count as 0"
+    return np.zeros_like(known), [words]
 
 
 def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[str]]:
@@ -125,6 +177,7 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         )
     cores = _cores(tree)
     machine = BusyOf.of(tree)
+    known, refused = _known_idle(tree, samples)
     busy = samples.busy_cores(machine)
     core_0, core_1, core_3 = (_at_clocks(tree, samples, machine, power) for power in (0, 1, 3))
     spread_of_threads = samples.spread(machine)
@@ -136,40 +189,64 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     if one_clock:
         # One clock does not show how power follows it: as the cores of measured servers.
         core_columns, core_names = [core_1 + SERVER_CUBIC * core_3], ["core f"]
+    elif _few_clocks(core_columns):
+        # Two clocks part two numbers: those by which the engine goes beyond the file's points.
+        core_columns, core_names = core_columns[1:], core_names[1:]
     shared_columns, shared_names = ([one, awake], ["package", "package awake"]) if sleeps else ([one], ["package"])
     # What a package shares does not follow turbo, nor the clock of CPUs that hardly run.
     points_of = [clocks_ghz(cluster, turbo=False) for cluster in tree["cluster"]]
     clocks_of = [np.interp(samples.shared_ghz(i, tree, machine), ghz, ghz) for i, ghz in enumerate(points_of)]
     by_clock = (awake if sleeps else one) * np.mean(clocks_of, axis=0)
     middle = float(np.median(samples.ghz[samples.ghz > 0])) if np.any(samples.ghz > 0) else 1.0
-    of_core = [middle + SERVER_CUBIC * middle**3] if one_clock else [1.0, middle, middle**3]
+    every_ghz = [clocks_ghz(cluster) for cluster in tree["cluster"]]
+    lowest, highest = min(float(ghz[0]) for ghz in every_ghz), max(float(ghz[-1]) for ghz in every_ghz)
+    seen = samples.ghz[(samples.load > 0) & (samples.ghz > 0)]
+    # Where a fit goes beyond its clocks, its powers there are known less well.
+    beyond = [] if one_clock else [ghz for ghz in (lowest, highest) if _is_beyond(ghz, seen)]
+    powers = {"core": 0, "core f": 1, "core f^3": 3}
+    of_cores = [
+        [ghz + SERVER_CUBIC * ghz**3] if one_clock else [ghz ** powers[name] for name in core_names]
+        for ghz in (middle, *beyond)
+    ]
     one_load = bool(np.ptp(busy) < 0.1 * max(float(busy.max()), 1e-9))
     if samples.cores_watts is not None:
         # The cores' own static power counts as shared: it is there whatever is busy.  One load does not show it.
         idle = [] if one_load else [one]
         features = np.column_stack([*core_columns, *idle])
-        core_part = fit_parts([*core_names, *(["cores idle"] if idle else [])], features, samples.cores_watts)
+        core_part = fit_parts([*core_names, *(["cores idle"] if idle else [])], features, samples.cores_watts, known)
         static = float(core_part.powers[-1]) if idle else 0.0
         rest = np.maximum(samples.watts - samples.cores_watts + static, 1e-6)
-        shared_part, shared_names = _shared(shared_names, shared_columns, by_clock, [], [], rest)
+        shared_part, shared_names = _shared(shared_names, shared_columns, by_clock, [], [], rest, 0.0)
         told = core_part.parameters()[: len(core_names)] + shared_part.parameters()
-        core_bounds = core_part.bounds(np.array([*of_core, *(0.0 for _ in idle)]))
+        core_bounds = _shares_of_bounds(core_part, [[*row, *(0.0 for _ in idle)] for row in of_cores])
         shared_bounds = shared_part.bounds(np.array([middle if "f" in name else 1.0 for name in shared_names]))
-        fitted = core_part.power(features) - static + rest / (1 + shared_part.residuals)
+        asleep_bounds = shared_part.bounds(np.array([float(name == "package") for name in shared_names]))
+        fitted = core_part.power(features) + known - static + rest / (1 + shared_part.residuals)
     else:
-        whole, shared_names = _shared(shared_names, shared_columns, by_clock, core_names, core_columns, samples.watts)
+        whole, shared_names = _shared(
+            shared_names, shared_columns, by_clock, core_names, core_columns, samples.watts, known
+        )
         told = whole.parameters()
         of_shared = [middle if "f" in name else 1.0 for name in shared_names]
-        core_bounds = whole.bounds(np.array([*of_core, *(0.0 for _ in of_shared)]))
-        shared_bounds = whole.bounds(np.array([*(0.0 for _ in of_core), *of_shared]))
+        core_bounds = _shares_of_bounds(whole, [[*row, *(0.0 for _ in of_shared)] for row in of_cores])
+        shared_bounds = whole.bounds(np.array([*(0.0 for _ in core_names), *of_shared]))
+        asleep_bounds = whole.bounds(np.array([float(name == "package") for name in [*core_names, *shared_names]]))
+        if spread_of_threads > _SPREAD:
+            # Cores that are busy sooner leave the package less.
+            more_cores = samples.spread_out(machine) / np.maximum(busy, 1e-9)
+            rows = [*(more_cores * column for column in core_columns), *shared_columns, by_clock]
+            other = fit_parts(whole.names, np.column_stack(rows[: len(whole.names)]), samples.watts, known)
+            low, high = other.bounds(np.array([*(0.0 for _ in core_names), *of_shared]))
+            shared_bounds = (min(shared_bounds[0], low), max(shared_bounds[1], high))
         fitted = samples.watts / (1 + whole.residuals)
-    value = {p.name: p.value for p in told}
+    value = {"core": 0.0} | {p.name: p.value for p in told}
     columns = dict(zip(core_names, core_columns, strict=True))
     explained = sum(value[name] * column for name, column in columns.items()) / samples.watts
     if float(busy.max()) < _HARDLY * cores and float(np.max(explained)) < _MOST:
-        return _fit_idle(tree, samples, shared_names, shared_columns)
+        told, cannot = _fit_idle(tree, samples, shared_names, shared_columns, known)
+        return told, [*refused, *cannot]
     if one_clock:
-        value |= {"core": 0.0, "core f^3": SERVER_CUBIC * value["core f"]}
+        value |= {"core f^3": SERVER_CUBIC * value["core f"]}
     following = value.get("package f", 0.0)
     at_rest = sum(value[name] for name in shared_names if name != "package f")
     shared = at_rest + following * middle
@@ -178,10 +255,10 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         lambda ghz, capacity: (value["core"] + value["core f"] * ghz + value["core f^3"] * ghz**3) * capacity / 1024,
         lambda ghz: at_rest + following * ghz,
     )
-    _put_idle(tree, value["package"] if sleeps else None, samples)
     off = samples.watts / fitted - 1
-    spread = 1.96 * float(np.sqrt(np.sum(off**2) / max(len(off) - len(told), 1)))
-    at_middle = value["core"] + value["core f"] * middle + value["core f^3"] * middle**3
+    nr_fitted = sum(one.value > 0 for one in told)
+    free = len(off) * (1 if samples.cores_watts is None else 2) - nr_fitted
+    spread = float(stdtrit(max(free, 1), 0.975) * np.sqrt(np.sum(off**2) / max(free, 1)))
     misses = np.abs(fitted / samples.watts - 1)
     residual = _residual_words(misses, "intervals")
     clocks = f"{samples.ghz.min():.2f} to {samples.ghz.max():.2f} GHz, {busy.min():.1f} to {busy.max():.1f} busy cores"
@@ -193,23 +270,37 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         marks["cluster.opp.cluster_uw"] += ", which follows their clock"
     if one_clock:
         # At another clock the curve of another program or chip: as far as that would be at the lowest.
-        lowest = min(khz_of_opp(opp) / 1e6 for c in tree["cluster"] for opp in c["opp"])
         ends = [core_shape(lowest, cubic) / core_shape(middle, cubic) for cubic in server_cubic_range()]
         here = core_shape(lowest) / core_shape(middle)
         low, high = min(ends) / here, max(ends) / here
         core_bounds = (core_bounds[0] * min(low, 1), core_bounds[1] * max(high, 1))
     core_bounds = (less * core_bounds[0] / spread_of_threads, more * core_bounds[1])
-    of_cores = _around(at_middle, core_bounds, spread)
-    if float(busy.max()) < _HARDLY * cores:
-        # Watts of busy cores hang on a sliver of the time: no better known than chips differ.
-        told_range = of_cores["percent"]
-        of_cores = {"percent": [min(told_range[0], GENERIC_PERCENT[0]), max(told_range[1], GENERIC_PERCENT[1])]}
-    ranges = {
-        "cluster.opp.busy_uw": of_cores,
+    ranges: dict[str, Any] = {
+        "cluster.opp.busy_uw": _around(1.0, core_bounds, spread),
         "cluster.opp.cluster_uw": _around(shared, shared_bounds, spread),
     }
+    if free < 1 or float(busy.max()) < _HARDLY * cores:
+        # No residual, or watts of busy cores that hang on a sliver of the time: no better known than chips differ.
+        low, high = ranges["cluster.opp.busy_uw"]["percent"]
+        ranges["cluster.opp.busy_uw"] = {"percent": [min(low, GENERIC_PERCENT[0]), max(high, GENERIC_PERCENT[1])]}
+    if free < 1 or shared <= 0:
+        # No share of 0 is more than 0.
+        most = shared_bounds[1] if free >= 1 else max(shared, float(samples.watts.min()))
+        ranges["cluster.opp.cluster_uw"] = [0, round(1e6 * most / len(tree["cluster"]))]
+    asleep = value["package"] if sleeps else None
+    of_asleep = ranges["cluster.opp.cluster_uw"] if asleep is None else _around(asleep, asleep_bounds, spread)
+    _put_idle(tree, asleep, samples, of_asleep)
     _mark(tree, marks, ranges)
     cannot = _not_told(tree, samples, sleeps)
+    if free < 1:
+        cannot.append(
+            f"how sure its powers are: {several(len(off), 'interval')} for {several(nr_fitted, 'number')} leave no "
+            "residual; ranges are as wide as chips differ, the package's from 0"
+        )
+    if not one_clock:
+        share = (min(seen.max(), highest) - max(seen.min(), lowest)) / max(highest - lowest, 1e-9)
+        if share < _REACH:
+            cannot.append(f"power at clocks that the source lacks: it has {100 * max(share, 0):.0f} % of their range")
     if spread_of_threads > _SPREAD:
         cannot.append(
             "which threads were busy: shares of all CPUs are taken for cores with all their threads busy; with one "
@@ -222,18 +313,18 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
             f"core draws {100 * less:.0f} to {100 * more:.0f} % of what was fitted, and the range has it (log the "
             "single CPUs)"
         )
-    return told, [*cannot, residual]
+    return told, [*refused, *cannot, residual]
 
 
 def _fit_idle(
-    tree: Tree, samples: Samples, names: list[str], columns: list[Floats]
+    tree: Tree, samples: Samples, names: list[str], columns: list[Floats], known: Floats
 ) -> tuple[list[Parameter], list[str]]:
     """Put the power of an idle machine in, from a log whose CPUs hardly run: it leaves unknown what they draw busy.
 
     Wake-ups and shallow idle states come and go with the little busy time, and would count as its watts.
     """
     names = [name for name in names if name != "package f"]
-    part = fit_parts(names, np.column_stack(columns), samples.watts)
+    part = fit_parts(names, np.column_stack(columns), samples.watts, known)
     told = part.parameters()
     value = {p.name: p.value for p in told}
     spread = 1.96 * float(np.sqrt(np.mean(part.residuals**2)))
@@ -241,14 +332,16 @@ def _fit_idle(
     marks, ranges = {}, {}
     awake, asleep = sum(value.values()), value["package"]
     sleeps = len(names) > 1
+    asleep_bounds = part.bounds(np.array([float(name == "package") for name in names]))
+    of_asleep = _around(asleep, asleep_bounds, spread)
     if sleeps or not float(np.mean(samples.asleep)) >= _MOST:
+        of_awake = _around(awake, part.bounds(np.ones(len(names))), spread)
         marks["cluster.opp.cluster_uw"] = f"{mark}, shared evenly by the clusters"
-        ranges["cluster.opp.cluster_uw"] = _around(awake, part.bounds(np.ones(len(names))), spread)
+        ranges["cluster.opp.cluster_uw"] = of_awake
         _put_curve(tree, None, lambda _: awake)
-        _put_idle(tree, asleep if sleeps else None, samples)
+        _put_idle(tree, asleep if sleeps else None, samples, of_asleep if sleeps else of_awake)
     else:
-        _put_curve(tree, None, None)
-        _put_idle(tree, asleep, samples)
+        _put_idle(tree, asleep, samples, of_asleep)
     _mark(tree, marks, ranges)
     share = _busiest(tree, samples)
     cannot = [samples.left_out] if samples.left_out else []
@@ -300,6 +393,10 @@ _SPREAD = 1.02
 """So many times more busy cores may be meant: what the source leaves open of threads and clusters."""
 _HARDLY = 0.05
 """Busy cores, in shares of all, below which a source is that of an idle machine."""
+_APART = 3e-3
+"""The least singular value of clocks' powers (0, 1, 3) from which on three numbers are parted."""
+_REACH = 0.5
+"""The share of the file's range of clocks below which a source leaves powers open."""
 _MOST = 0.5
 """The share of watts that busy time explains, or of time asleep, from which on most is of it."""
 _BETTER = 4.0
@@ -313,24 +410,52 @@ def _shared(
     core_names: list[str],
     core_columns: list[Floats],
     watts: Floats,
+    known: Floats | float,
 ) -> tuple[Parts, list[str]]:
     """Fit parts with what a package shares, which follows the clock where that explains the source far better.
 
     The uncore of a Xeon 6130 does: 20 W more a socket at the base clock.
     """
-    plain = fit_parts([*core_names, *names], np.column_stack([*core_columns, *columns]), watts)
+    plain = fit_parts([*core_names, *names], np.column_stack([*core_columns, *columns]), watts, known)
     if len(watts) < len(core_names) + len(names) + 2 or np.ptp(by_clock) < 0.1 * float(np.max(by_clock)):
         return plain, names
     more = [*names, "package f"]
-    followed = fit_parts([*core_names, *more], np.column_stack([*core_columns, *columns, by_clock]), watts)
+    followed = fit_parts([*core_names, *more], np.column_stack([*core_columns, *columns, by_clock]), watts, known)
     if _BETTER * float(np.sum(followed.residuals**2)) < float(np.sum(plain.residuals**2)):
         return followed, more
     return plain, names
 
 
+def _few_clocks(columns: list[Floats]) -> bool:
+    """Report whether the powers of clocks are two numbers apart at most: of two clocks, or between two points."""
+    features = np.column_stack(columns)
+    features = features[np.all(features > 0, axis=1)]
+    if len(features) == 0:
+        return False
+    # At one load each, so that only the clocks differ.
+    by_load = features / features[:, :1]
+    by_load = by_load / np.linalg.norm(by_load, axis=0)
+    least: float = np.linalg.svd(by_load, compute_uv=False)[-1]
+    return least < _APART
+
+
 def _is_one_clock(samples: Samples) -> bool:
     busy = samples.ghz[(samples.load > 0) & (samples.ghz > 0)]
     return len(busy) == 0 or float(np.ptp(busy)) < 0.1 * float(busy.max())
+
+
+def _is_beyond(ghz: float, seen: Floats) -> bool:
+    """Report whether a clock is more than a tenth below or above those of a source."""
+    return len(seen) > 0 and not 0.9 * float(seen.min()) <= ghz <= 1.1 * float(seen.max())
+
+
+def _shares_of_bounds(part: Parts, rows: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Give the widest bounds of rows of features in shares of their power; all is open where that is 0."""
+    shares = []
+    for row in map(np.array, rows):
+        power = float(part.power(row))
+        shares += [end / power for end in part.bounds(row)] if power > 0 else [0.0, np.inf]
+    return min(shares), max(shares)
 
 
 def _around(value: float, bounds: tuple[float, float], spread: float) -> dict[str, list[int]]:
@@ -426,7 +551,6 @@ def _fit_points(
         power, (low, high) = fitted.fit.power(mhz), fitted.fit.interval(mhz, of)
         static = min(_value(fitted, "static"), 0.8 * float(power.min()))
         for opp, mw in zip(cluster["opp"], power, strict=True):
-            opp.setdefault("uw", 0)
             opp["busy_uw"], opp["cluster_uw"] = round(1000 * (float(mw) - static)), round(1000 * static)
         if not cluster.get("cluster_idle") and not any("cluster_idle_uw" in one for one in (cluster, *cluster["opp"])):
             cluster["cluster_idle"] = [dict(_ASLEEP)]
@@ -523,7 +647,7 @@ def with_power(
         The file, what was fitted, what the source leaves unknown with the fit's residuals (`about_power`), and the
         curves by which points that were not used can be predicted.
     """
-    tree = toml_of(text, "the machine file")
+    tree = _tree_of(text)
     parameters: list[Parameter] = []
     cannot: list[str] = []
     fits: list[Fitted] = []
@@ -622,7 +746,7 @@ def generic_power(text: str) -> tuple[str, str]:
     InputError
         The machine has power, or nothing of its class was measured.
     """
-    tree = toml_of(text, "the machine file")
+    tree = _tree_of(text)
     if any(known_power(tree)):
         raise InputError(f"machine `{tree['name']}` has power: a generic curve would be worse")
     little, big = GENERIC_CORE_W

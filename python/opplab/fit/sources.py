@@ -104,6 +104,8 @@ class Samples:
     """Loads of the single CPUs, where the source has them apart."""
     ghz_by_cpu: list[dict[int, float]] = field(default_factory=list)
     """Their clocks."""
+    states: list[dict[int | None, dict[str, float]]] = field(default_factory=list)
+    """Shares of time in idle states, by their names in lower case, of the CPUs with rows and of the whole (None)."""
 
     def ghz_of(self, cluster: int, machine: BusyOf) -> Floats:
         """Give the mean clock of a cluster's busy CPUs; where their rows are missing, that of the whole."""
@@ -158,16 +160,43 @@ class Samples:
             for index, whole in enumerate(self._without_cpus(machine))
         ]
 
-    def spread(self, machine: BusyOf) -> float:
-        """Give how many times more cores may have been busy: shares of CPUs do not part threads from cores."""
-        if not self.load_is_share:
-            return 1.0
+    def idle_cpus(self, cpus: Sequence[int], machine: BusyOf) -> Floats:
+        """Give how many of some CPUs idle; where rows of the CPUs are missing, all CPUs idle alike."""
+        whole = self.load * (machine.cpus if self.load_is_share else 1)
+        idle = np.maximum(machine.cpus - whole, 0) * len(cpus) / machine.cpus
+        for index, loads in enumerate(self.by_cpu):
+            if self._tells_cpus(index, machine):
+                idle[index] = sum(1 - min(loads[cpu], 1.0) for cpu in cpus if cpu in loads)
+        return np.asarray(idle)
+
+    def in_states(self, names: Sequence[str], cpus: Sequence[int]) -> list[list[float]]:
+        """Give each interval's shares of some CPUs' idle time in states; empty where the source has none of it.
+
+        turbostat writes their names without ``_`` and what follows ``-``.
+        """
+        keys = [(name.lower(), name.lower().replace("_", "").partition("-")[0]) for name in names]
+        found = []
+        for rows in self.states:
+            own = [rows[cpu] for cpu in cpus if cpu in rows] or [rows[None]]
+            of = [sum(next((row[key] for key in pair if key in row), 0.0) for row in own) for pair in keys]
+            found.append([share / sum(of) for share in of] if sum(of) > 0 else [])
+        return found
+
+    def spread_out(self, machine: BusyOf) -> Floats:
+        """Give busy cores where each had one busy thread before any had two: shares of CPUs leave that open."""
         taken = self.busy_cores(machine)
+        if not self.load_is_share:
+            return taken
         threads = self.load * machine.cpus
         spread = np.minimum(threads, machine.cores)
         spread = spread + machine.second * np.maximum(threads - machine.cores, 0)
         told = [self._tells_cpus(index, machine) for index in range(len(taken))]
-        return max(float(np.sum(np.where(told, taken, spread)) / max(float(np.sum(taken)), 1e-9)), 1.0)
+        return np.asarray(np.where(told, taken, spread))
+
+    def spread(self, machine: BusyOf) -> float:
+        """Give how many times more cores may have been busy: shares of CPUs do not part threads from cores."""
+        taken = float(np.sum(self.busy_cores(machine)))
+        return max(float(np.sum(self.spread_out(machine))) / max(taken, 1e-9), 1.0)
 
     def spread_of_clusters(self, machine: BusyOf, capacities: Sequence[float]) -> tuple[float, float]:
         """Give how many times less and more a core may draw, if loads without CPUs leave open which clusters were busy.
@@ -252,6 +281,7 @@ def join_samples(parts: list[Samples]) -> Samples:
         [loads for part in parts for loads in part.by_package],
         by_cpu=[loads for part in parts for loads in part.by_cpu or [{}] * len(part.load)],
         ghz_by_cpu=[clocks for part in parts for clocks in part.ghz_by_cpu or [{}] * len(part.load)],
+        states=[shares for part in parts for shares in part.states],
     )
 
 
@@ -286,8 +316,9 @@ def _joules_to_watts(table: Table, path: Path) -> None:
         raise InputError(f"{path}: energies (`{joules}`), but not of how many seconds (a line `10.0 sec`, or a time)")
     seconds = np.where(seconds > 0, seconds, np.nan)
     values["watts"], table.names["watts"] = values["joules"] / seconds, "pkgwatt"
-    if "cores' joules" in values:
-        values["cores' watts"] = values["cores' joules"] / seconds
+    for of in ("cores'", "GPU's"):
+        if f"{of} joules" in values:
+            values[f"{of} watts"] = values[f"{of} joules"] / seconds
 
 
 def _counter_to_watts(table: Table) -> None:
@@ -302,7 +333,8 @@ def _counter_to_watts(table: Table) -> None:
     for name in values:
         values[name] = values[name][1:]
     # Rows of the single CPUs belong to the intervals, too.
-    table.by_package, table.by_cpu, table.ghz_by_cpu = table.by_package[1:], table.by_cpu[1:], table.ghz_by_cpu[1:]
+    for rows in (table.by_package, table.by_cpu, table.ghz_by_cpu, table.states):
+        del rows[:1]
     values["watts"], table.names["watts"] = watts, "watts"
 
 
@@ -337,6 +369,12 @@ def read_samples(path: Path) -> Samples:
     _joules_to_watts(table, path)
     _counter_to_watts(table)
     values = table.values
+    scope = table.names.get("watts", "")
+    of_gpu = values.get("GPU's watts")
+    if of_gpu is not None and "watts" in values and np.any(np.isfinite(of_gpu)):
+        # The package's watts have the GPU's, which no load of CPUs explains.
+        values["watts"] = values["watts"] - of_gpu
+        scope += " less gfxwatt"
     for quantity in ("watts", "clock", "load"):
         if quantity not in values:
             raise InputError(f"{path}: no column of the {quantity} (known: {', '.join(KNOWN[quantity])})")
@@ -363,7 +401,6 @@ def read_samples(path: Path) -> Samples:
     packages = [table.by_package[i] for i in np.flatnonzero(good)] if table.by_package else []
     by_cpu = [table.by_cpu[i] for i in np.flatnonzero(good)] if table.by_cpu else []
     ghz_by_cpu = [table.ghz_by_cpu[i] for i in np.flatnonzero(good)] if table.ghz_by_cpu else []
-    scope = table.names["watts"]
     lacking = len(good) - int(np.count_nonzero(good))
     left_out = f"{lacking} of {len(good)} rows are left out: no watts above 0, no clock or no load" if lacking else ""
     return Samples(
@@ -379,4 +416,5 @@ def read_samples(path: Path) -> Samples:
         left_out,
         by_cpu,
         ghz_by_cpu,
+        [table.states[i] for i in np.flatnonzero(good)],
     )

@@ -67,16 +67,19 @@ def known_power(machine: Mapping[str, Any]) -> list[bool]:
 def has_idle_power(machine: Mapping[str, Any]) -> bool:
     """Report whether it is known what idle states save: some differ in power, or clusters have states of their own.
 
+    What a cluster draws while all its CPUs idle (``cluster_idle_uw``) is the same in all states, and does not count.
+
     Examples
     --------
     >>> states = [{"name": "C1", "uw": 0}, {"name": "C6", "uw": 0}]
-    >>> [has_idle_power({"cluster": [{"idle": states, **more}]}) for more in ({}, {"cluster_idle": [{"uw": 9}]})]
-    [False, True]
+    >>> some = {"cluster_idle_uw": 9}, {"opp": [{"cluster_idle_uw": 9}]}, {"opp": [{"idle_uw": 9}]}
+    >>> [has_idle_power({"cluster": [{"idle": states, **more}]}) for more in ({}, *some, {"cluster_idle": [{"uw": 9}]})]
+    [False, False, False, True, True]
     """
     return any(
         len({state.get("uw", 0) for state in cluster.get("idle", ())}) > 1
         or cluster.get("cluster_idle")
-        or any("cluster_idle_" in key for key in cluster)
+        or any("idle_uw" in opp for opp in cluster.get("opp", ()))
         for cluster in machine["cluster"]
     )
 
