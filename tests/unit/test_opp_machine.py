@@ -207,7 +207,7 @@ def test_what_cannot_run_is_said_before_others_run(tmp_path: Path) -> None:
     # On another machine it can: that one's cases run, and the others fail when their turn comes.
     both = called(*how, "-m", "juno-r2", "--vs", "energy_model=artificial")
     assert words in both.stderr.partition("cases")[0]
-    assert "Failed: 1 of 2 runs of energy_model=artificial" in " ".join(both.stdout.split())
+    assert "Failed: 1 of 2 runs of energy_model=artificial on made, energy model" in " ".join(both.stdout.split())
 
 
 @pytest.mark.parametrize("command", ["run", "choose"])

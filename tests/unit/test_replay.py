@@ -405,6 +405,15 @@ def test_each_vs_is_a_replay_of_its_own(tmp_path: Path) -> None:
     over = found("--governor", "ondemand", "--tunable", "up_threshold=50", "--vs", "governor=performance")
     assert [one.pop("variant") for one in over] == ["ondemand up_threshold=50", "performance"]
     assert over == [found("--governor", "ondemand", "--tunable", "up_threshold=50"), both[0]]
+    # What a variant keeps of the options is in its name, too.
+    kept = found(
+        "--governor", "ondemand", "--tunable", "up_threshold=50", "--vs", "kernel=6.1", "--vs", "up_threshold=9"
+    )
+    assert [one["variant"] for one in kept] == [
+        "ondemand up_threshold=50",
+        "ondemand up_threshold=50 kernel=6.1",
+        "ondemand up_threshold=9",
+    ]
     short, long = found(*(word for us in (500, 8000) for word in ("--vs", f"governor=ondemand sampling_rate={us}")))
     assert [one.pop("variant") for one in (short, long)] == ["ondemand sampling_rate=8000"] * 2
     assert short["metrics"] == long["metrics"]
