@@ -521,7 +521,7 @@ def test_what_does_less_work_is_named_of_each_machine_the_worst_first(tmp_path: 
 
 
 def test_misses_have_an_interval_in_points(tmp_path: Path) -> None:
-    """The sentence's numbers are the Parquet's: means of shares, Student's t of the pairs, at least the counts' error."""
+    """The sentence's numbers are the Parquet's: means of shares, Student's t of the pairs, or the counts' error."""
     (tmp_path / "heavy.json").write_text(heavy())
     words = ("--seconds", "0.5", "--vs", "governor=powersave", "--variation", "noisy-host", "--iterations", "4")
     run("run", str(tmp_path / "heavy.json"), "-m", "juno-r2", *words, "-o", str(tmp_path / "out"))
