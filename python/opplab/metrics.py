@@ -43,6 +43,14 @@ ALIASES = {
 }
 """Common names, and the metric that each means where nothing measures one of that name."""
 
+_EVENTS = {
+    **dict.fromkeys(("missed_activations", "missed_at_start", "unfinished_activations"), "activations"),
+    "lost_resumes": "resumes",
+    "group_missed:": "group_activations:",
+    "group_throttled_periods:": "group_periods:",
+}
+"""Of each share of counted events, the metric that counts them; a family is what its names begin with."""
+
 FRAMES = "frames:"
 """What the names of a GPU's frames begin with."""
 
@@ -84,6 +92,19 @@ def of_models() -> tuple[Metric, ...]:
         for model in _opplab.benchmarks()
         if model["metric"]
     )
+
+
+def events_of(name: str) -> str:
+    """Give the metric that counts the events of which a metric is a share; empty for any other metric.
+
+    Examples
+    --------
+    >>> events_of("lost_resumes"), events_of("group_missed:web"), events_of("overutilized")
+    ('resumes', 'group_activations:web', '')
+    """
+    kind, colon, whose = name.partition(":")
+    found = _EVENTS.get(kind + colon, "")
+    return found + whose if found else ""
 
 
 def is_answer(name: str) -> bool:

@@ -61,6 +61,8 @@ class Series:
         Whether more or less of it is better at all; where neither is, changes are plain and gates cannot judge.
     signed : bool
         Whether values may be below 0.
+    events : list of float or None
+        How many events each value is a share of, one for each iteration; empty for what is no share of counted events.
     work : str
         What work the log names; empty where it names none. Values of unlike work have no change.
     unmetered : str
@@ -72,6 +74,7 @@ class Series:
 
     __slots__ = (
         *("_flat", "_iterations", "directed", "higher", "keyed_by", "keys", "label", "metric", "param", "unit"),
+        "events",
         "places",
         "signed",
         "unmetered",
@@ -104,6 +107,7 @@ class Series:
         self.keyed_by = keyed_by
         self.directed = directed
         self.signed = signed
+        self.events: list[float | None] = []
         self.work = ""
         self.unmetered = ""
         self.places: list[int] = []

@@ -521,14 +521,20 @@ def test_what_does_less_work_is_named_of_each_machine_the_worst_first(tmp_path: 
 
 
 def test_misses_have_an_interval_in_points(tmp_path: Path) -> None:
-    """The sentence's numbers are the Parquet's: means of shares, and Student's t of the pairs' differences."""
+    """The sentence's numbers are the Parquet's: means of shares, Student's t of the pairs, or the counts' error."""
     (tmp_path / "heavy.json").write_text(heavy())
     words = ("--seconds", "0.5", "--vs", "governor=powersave", "--variation", "noisy-host", "--iterations", "4")
     run("run", str(tmp_path / "heavy.json"), "-m", "juno-r2", *words, "-o", str(tmp_path / "out"))
     found = answer(tmp_path / "out").finding
-    table = pl.read_parquet(tmp_path / "out" / "results.parquet").filter(metric="missed_activations").sort("seed")
+    whole = pl.read_parquet(tmp_path / "out" / "results.parquet").sort("seed")
+    table = whole.filter(metric="missed_activations")
     base, slow = (table.filter(policy=name)["value"] for name in ("schedutil", "powersave"))
     apart, (low, high) = stats.mean((slow - base).to_list())
+    counted = whole.filter(metric="activations").group_by("policy").agg(pl.col("value").sum())["value"].min()
+    more = apart / 100 * counted
+    half = 100 * 1.959964 * more**0.5 / counted
+    assert half > high - apart
+    low, high = apart - half, apart + half
     points = f"{apart:+.1f} points [{low:+.1f}, {high:+.1f}]"
     means = f"misses {slow.mean():.3g} % of its activations (schedutil {base.mean():.3g} %: {points}"
     assert means in found, found

@@ -1,10 +1,14 @@
 """`opplab.certainty`: when a change is clear, and when few runs leave everything open."""
 
+from statistics import fmean
+
+import numpy as np
 import pytest
 
 from opplab.certainty import certainty, change_text
-from opplab.comparison.method import compare_runs
+from opplab.comparison.method import apart, compare_runs
 from opplab.comparison.tables import render
+from opplab.metrics import METRICS, events_of, find
 from opplab.runs import Run, Series
 from opplab.summary.answer import Change, paired_change, points
 
@@ -77,3 +81,83 @@ def test_a_huge_change_is_how_many_times_it_is(is_rate: bool, side: str) -> None
     change = Change(12000.0, certainty(11328.5, 12700.0, n=3))
     assert (change.words, change.short) == ("121.0 times [114.3, 128.0]*", "+12000*")
     assert change_text(-7.5, -12345.6, 3.0) == "-7.5 % [-12346, +3.0]"
+
+
+def _share(counts: list[int], of: int = 600) -> dict[int, float | None]:
+    return {seed: 100 * count / of for seed, count in enumerate(counts)}
+
+
+def _of_seeds(counts: list[int]) -> dict[int, float | None]:
+    return dict.fromkeys(range(len(counts)), 600.0)
+
+
+def _clear_of_counts(old: list[int], new: list[int], *, counted: bool = True) -> bool:
+    """Whether a change of so many of 600 events is clear in `points`; so it is in a table."""
+    events = [_of_seeds(new), _of_seeds(old)] if counted else ({}, {})
+    change = points(_share(new), _share(old), events)
+    runs = []
+    for name, counts in (("old", old), ("new", new)):
+        run, seeds = Run(name, "ui"), list(range(len(counts)))
+        shares = [[100 * count / 600] for count in counts]
+        run.series["lost_resumes"] = Series("lost_resumes", "lost_resumes", "", "%", iterations=shares, keys=seeds)
+        if counted:
+            run.series["lost_resumes"].events = [600.0] * len(counts)
+        runs.append(run)
+    cell = compare_runs(runs).rows[0].cells[1]
+    assert change is not None
+    assert cell is not None
+    assert cell.significant == change.certainty.is_clear
+    if change.certainty.low is not None:
+        assert (-cell.points_high, -cell.points_low) == (change.certainty.low, change.certainty.high)  # type: ignore[operator]
+    return change.certainty.is_clear
+
+
+def test_one_more_event_in_each_run_is_not_clear() -> None:
+    """Three pairs of 600 resumes with +1 each were "+0.2 points [+0.2, +0.2]*": 3 of 1800 are 3 +- 1.96 root 3."""
+    change = points(_share([2, 3, 4]), _share([1, 2, 3]), [_of_seeds([1, 2, 3])] * 2)
+    assert change is not None
+    half = 100 * 1.959964 * 3**0.5 / 1800
+    assert (change.certainty.low, change.certainty.high) == pytest.approx((1 / 6 - half, 1 / 6 + half))
+    assert change.certainty.words == "not clear"
+    assert not _clear_of_counts([1, 2, 3], [2, 3, 4])
+    assert _clear_of_counts([1, 2, 3], [9, 10, 11]), "8 more in each are no chance"
+    # Runs that vary on neither side, and pairs without any difference, stay as they are.
+    assert _clear_of_counts([2, 2, 2], [3, 3, 3])
+    assert not _clear_of_counts([1, 2, 3], [1, 2, 3])
+
+
+@pytest.mark.parametrize(("seeds", "mean", "least"), [(2, 1.8, 8), (3, 1.8, 3.5), (5, 6.0, 3.5)])
+def test_equal_settings_are_clear_by_chance_as_seldom_as_intervals_promise(
+    seeds: int, mean: float, least: float
+) -> None:
+    """Binomial counts of 600: in 5 % of 1500 draws, give or take three deviations; two seeds uncounted in 10 %."""
+    draws = np.random.default_rng(1).binomial(600, mean / 600, (1500, 2, seeds)).tolist()
+    found = [100 * fmean(_clear_of_counts(*pair, counted=counted) for pair in draws) for counted in (True, False)]
+    assert found[0] <= 5 + 3 * 0.56
+    assert found[1] >= least
+    assert found[0] <= found[1]
+
+
+def test_what_hardly_varies_stays_clear() -> None:
+    """Periodic tasks miss the same in each run: of 600 in three runs 24 instead of 30, each give or take one."""
+    noise = np.random.default_rng(1).integers(-1, 2, (200, 2, 3)).tolist()
+    pairs = [([30 + one for one in old], [24 + one for one in new]) for old, new in noise]
+    assert fmean(_clear_of_counts(*pair) for pair in pairs) > 0.95
+
+
+def test_independent_runs_of_counted_events_are_no_surer() -> None:
+    """Without seeds: Welch's interval of values that happen to be near each other is no narrower than the counts'."""
+    low, high, _ = apart([0.1, 0.1001], [0.2, 0.2001], paired=False, events=2000)
+    assert (low, high) == pytest.approx((0.1 - 1.96 * 2**0.5 / 20, 0.1 + 1.96 * 2**0.5 / 20), abs=1e-4)
+
+
+def test_each_share_of_counted_events_has_its_count() -> None:
+    """Both names are metrics: the share in percent, the count without a unit."""
+    for share in [one.name for one in METRICS if events_of(one.name)]:
+        found, counted = find(share), find(events_of(share))
+        assert found is not None
+        assert counted is not None
+        assert (found.unit, counted.unit) == ("%", "1"), share
+    assert {"missed_activations", "lost_resumes", "group_missed:GROUP"} <= {
+        one.name for one in METRICS if events_of(one.name)
+    }

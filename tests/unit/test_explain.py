@@ -259,6 +259,7 @@ def test_lost_resumes_are_named_where_activations_are_in_time() -> None:
     metric = run.metrics.filter(metric="lost_resumes")["value"].item()
     assert f"{summary.data['lost_resumes']} of {resumes} resumes found no task suspended" in summary.text
     assert summary.data["lost_resumes"] == pytest.approx(metric * resumes / 100)
+    assert run.metrics.filter(metric="resumes")["value"].item() == resumes
 
 
 @pytest.mark.parametrize(

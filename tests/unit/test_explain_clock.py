@@ -712,3 +712,27 @@ def test_the_end_of_another_threads_request_is_told_though_it_asked_again_since(
                 assert told["shared"].time_ns == row["time_ns"]
                 assert "no CPU that has it asked for more any longer" in told["shared"].text
     assert ended
+
+
+def test_waits_of_real_time_tasks_for_the_fair_server_are_named() -> None:
+    """A FIFO task waited "for a CPU that ran" a fair task, as if that had come first.
+
+    Method: by the switches, the time in which the fair task ran between two runs of the real-time task's activation.
+    """
+    made = opplab.simulate(
+        "skylake-8x-uma", parsed({"rt": FIFO, "fair": FAIR}), opplab.Policy(kernel="6.12"), seconds=3
+    )
+    rows = made.events("sched_switch").filter(cpu=0).select("time_ns", "prev", "prev_state", "next").rows()
+    _, slow = opplab.explain(made, task="rt", why_slow=True)
+    start_ns, end_ns = slow.time_ns, slow.time_ns + slow.data["response_ns"]
+    fair_ns = 0
+    for (from_ns, prev, state, task), (to_ns, *_) in itertools.pairwise(rows):
+        if task == 1 and prev == 0 and state == 0 and start_ns <= from_ns < end_ns:
+            fair_ns += min(to_ns, end_ns) - from_ns
+    assert fair_ns > 40_000_000
+    parts = slow.data["parts_ns"]
+    assert parts["server"] == sum(slow.data["served_ns"].values()) == fair_ns
+    assert parts["waiting"] == 0
+    assert sum(parts.values()) == pytest.approx(slow.data["response_ns"], abs=1000)
+    assert "waiting, as the server of fair tasks (deadline) had its turn (" in slow.text
+    assert "%), which ran fair-1 " in slow.text

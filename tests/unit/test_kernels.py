@@ -234,7 +234,7 @@ def test_a_change_that_is_the_same_in_all_runs_is_called_so_and_attributed() -> 
     changed, equal = _rows(("6.1", "6.12"), measure, before, after)
     assert (changed["change"], changed["low"], changed["certainty"]) == (-25, None, "same change in all runs")
     assert (equal["change"], equal["certainty"]) == (0, "equal in all runs")
-    same = measure.change("latency_max", after["latency_max"], before["latency_max"])
+    same = measure.change("latency_max", after, before)
     assert same is not None
     gates = {("teo", "latency_max"): same}
     assert _attribution_words([changed, equal], gates) == ["latency_max -25.0 %: teo alone reproduces it."]

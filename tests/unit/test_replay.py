@@ -405,6 +405,15 @@ def test_each_vs_is_a_replay_of_its_own(tmp_path: Path) -> None:
     over = found("--governor", "ondemand", "--tunable", "up_threshold=50", "--vs", "governor=performance")
     assert [one.pop("variant") for one in over] == ["ondemand up_threshold=50", "performance"]
     assert over == [found("--governor", "ondemand", "--tunable", "up_threshold=50"), both[0]]
+    # What a variant keeps of the options is in its name, too.
+    kept = found(
+        "--governor", "ondemand", "--tunable", "up_threshold=50", "--vs", "kernel=6.1", "--vs", "up_threshold=9"
+    )
+    assert [one["variant"] for one in kept] == [
+        "ondemand up_threshold=50",
+        "ondemand up_threshold=50 kernel=6.1",
+        "ondemand up_threshold=9",
+    ]
     short, long = found(*(word for us in (500, 8000) for word in ("--vs", f"governor=ondemand sampling_rate={us}")))
     assert [one.pop("variant") for one in (short, long)] == ["ondemand sampling_rate=8000"] * 2
     assert short["metrics"] == long["metrics"]
@@ -1216,3 +1225,17 @@ def test_a_trace_of_one_moment_is_refused(tmp_path: Path) -> None:
         assert "all its events have one time" in str(done.exception)
     idle = called("trace", "idle", path, "-m", "juno-r2")
     assert "no `cpu_idle` event enters a state" in str(idle.exception)
+
+
+def test_recorded_work_is_the_same_on_a_second_machine(tmp_path: Path) -> None:
+    """CPU 1 is a big one of juno-r2 and a little one of pixel6, which did 12 % of the work."""
+    made = simulate(
+        "juno-r2", Workload.periodic(2, run_us=2000, period_us=16000), Policy(variation="none"), seconds=0.5
+    )
+    made.to_trace(tmp_path / "run.dat")
+    text = answered("trace", "to-rtapp", str(tmp_path / "run.dat"), "-m", "juno-r2").stdout
+    assert json.loads(text)["global"]["calibration"] == "CPU1 (biggest)"
+    work = Workload.parse(text, name="back", file="<back>")
+    runs = [made, *(simulate(on, work, Policy(variation="none"), seconds=0.5) for on in ("juno-r2", "pixel6"))]
+    done = [run.metrics.filter(metric="work_done")["value"].item() for run in runs]
+    assert done[1:] == pytest.approx([done[0]] * 2, rel=0.02)

@@ -47,10 +47,10 @@ pub(crate) fn import(name: &str, source: &str, tables: &[(String, String)]) -> R
         let known = facts.power_percent.entry(policy).or_insert((100, 100));
         *known = (known.0.min(low.max(1)), known.1.max(high));
         let note = format!(
-            "policy {policy}: power is at the lowest clock of the other policies; their clocks move it (at {} MHz {} to {} mW)",
+            "policy {policy}: power is at the lowest clock of the other policies; their clocks move it (at {} MHz {:.1} to {:.1} mW)",
             khz / 1000,
-            point.least_uw / 1000,
-            point.most_uw / 1000,
+            point.least_uw as f64 / 1e3,
+            point.most_uw as f64 / 1e3,
         );
         if !facts.notes.iter().any(|known| known.starts_with(&format!("policy {policy}: power"))) {
             facts.notes.push(note);
@@ -164,4 +164,18 @@ fn table(file: &str, text: &str, facts: &mut Facts, points: &mut Points) -> Resu
         facts.tell_too(what, &format!("{file}: {columns}"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::import;
+
+    /// Powers of a note are rounded: 29.55 to 88.99 mW were "29 to 88 mW".
+    #[test]
+    fn notes_round_powers() {
+        let head = "device,policy,freq_khz,dep_policy,dep_freq,static,active,idle0,idle1";
+        let text = format!("{head}\nchip,0,300000,4,400000,1,29.55,1,0\nchip,0,300000,4,2000000,1,88.99,1,0\n");
+        let facts = import("chip", "f", &[("cpu_2d.csv".to_owned(), text)]).unwrap_or_else(|error| panic!("{error}"));
+        assert!(facts.notes.iter().any(|note| note.ends_with("(at 300 MHz 29.6 to 89.0 mW)")), "{:?}", facts.notes);
+    }
 }

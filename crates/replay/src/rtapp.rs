@@ -5,6 +5,7 @@
 //! rt-app has no device: a request becomes a sleep of its length. A task that another one forks is a task of its own that `fork`
 //! starts.
 
+use opplab_model::rtapp::BIGGEST;
 use opplab_model::tree::{Node, to_json};
 use opplab_model::variation::TIMER_SLACK_NS;
 use opplab_model::workload::{Op, SchedPolicy, TaskSpec, Workload};
@@ -54,7 +55,7 @@ impl Event {
 /// `duration_s` is the file's duration.
 ///
 /// `capacities` are those that readers of the file take (`opplab_model::experiment::capacities()`): work is us of the first of the
-/// fastest CPUs at its highest clock, boosted where it boosts, and that CPU is the calibration.
+/// fastest CPUs at its highest clock, boosted where it boosts, and that CPU is the calibration: on another machine, its biggest.
 pub fn to_rtapp(workload: &Workload, capacities: &[u32], duration_s: u64, tolerance_permille: u64) -> String {
     let fastest = capacities.iter().enumerate().rev().max_by_key(|&(_, &capacity)| capacity);
     let (calibration_cpu, capacity) = fastest.map_or((0, 1024), |(cpu, &capacity)| (cpu as u64, capacity));
@@ -95,7 +96,7 @@ pub fn to_rtapp(workload: &Workload, capacities: &[u32], duration_s: u64, tolera
     let tasks = Node::table(tasks.collect::<Vec<_>>());
     let global = Node::table([
         ("duration", Some(Node::from(duration_s.max(1)))),
-        ("calibration", Some(Node::str(format!("CPU{calibration_cpu}")))),
+        ("calibration", Some(Node::str(format!("CPU{calibration_cpu}{BIGGEST}")))),
         ("default_policy", Some(Node::str("SCHED_OTHER"))),
         ("pi_enabled", Some(Node::bool(false))),
         ("lock_pages", Some(Node::bool(false))),
@@ -297,7 +298,8 @@ mod tests {
         assert_eq!(back.duration_ns, Some(2_000_000_000));
     }
 
-    /// Goal: work that is written is the work that is read, on any machine. Method: capacities of boosted and of small CPUs.
+    /// Goal: work that is written is the work that is read, on any machine. Method: capacities of boosted and of small CPUs, and the
+    /// same file on a machine whose CPU of that number is small.
     #[test]
     fn work_comes_back_where_cpus_boost() {
         for capacities in [vec![1024], vec![1327, 1327], vec![512, 1024, 2292], vec![446]] {
@@ -312,6 +314,16 @@ mod tests {
             // The reader adds what a loop itself takes.
             let off_ns = work.max().unwrap_or_default().abs_diff(1_000_000);
             assert!(off_ns <= 3000, "{capacities:?}: {off_ns} ns");
+            let most = u64::from(*capacities.iter().max().unwrap_or(&1024));
+            let other = CompileOptions { name: "other", machine: "", capacities: &[160, 160, 160, 1024] };
+            let there =
+                load("out.json", &text, ParseOptions::default(), &other).unwrap_or_else(|error| panic!("{error}"));
+            let work = there.tasks[1].ops.iter().filter_map(|op| match op {
+                Op::Run { work_ns, .. } => Some(*work_ns),
+                _ => None,
+            });
+            let off_ns = work.max().unwrap_or_default().abs_diff(1_000_000 * 1024 / most);
+            assert!(off_ns <= 3000, "{capacities:?} on another machine: {off_ns} ns");
         }
     }
 

@@ -44,6 +44,8 @@ metrics! {
         |r| r.share(r.outcome.unfinished_activations, r.outcome.activations);
     "first_idle", "%", Neither, Detail, "share of CPU time in idle states that governors chose as at boot, where there is a deeper one",
         |r| r.share(r.outcome.first_idle_ns, r.outcome.wall_ns * r.outcome.busy_ns_by_opp.len() as u64);
+    "resumes", "1", Higher, Detail, "rt-app's resumes",
+        |r| if r.outcome.resumes == 0 { Vec::new() } else { r.one(r.outcome.resumes as f64) };
     "lost_resumes", "%", Lower, Whole, "share of rt-app's resumes that found no task suspended: work that is not done",
         |r| r.share(r.outcome.lost_resumes, r.outcome.resumes);
     "rate", "1/s", Higher, Whole, "what the workload counts, a second",
@@ -92,6 +94,8 @@ metrics! {
         |r| r.by_quota(|stat| stat.nr_bursts as f64);
     "group_burst:GROUP", "s", Neither, Detail, "runtime beyond the quota that was used (cpu.stat: burst_usec)",
         |r| r.by_quota(|stat| stat.burst_ns as f64 / 1e9);
+    "group_activations:GROUP", "1", Neither, Detail, "activations of a control group's tasks that were finished, or were due before the end of the run",
+        |r| r.by_group(|group| (group.figures.activations > 0).then(|| Some(group.figures.activations as f64)));
     "group_missed:GROUP", "%", Lower, Whole, "share of a control group's activations that were not finished in time, or not at all",
         |r| r.by_group(|group| {
             let figures = group.figures;

@@ -181,12 +181,18 @@ class _Measure:
                     self.units[name] = row["unit"], row["better"]
         return found, prints
 
-    def change(self, name: str, after: Mapping[int, float], before: Mapping[int, float]) -> Change | None:
+    def change(
+        self, name: str, after: Mapping[str, Mapping[int, float]], before: Mapping[str, Mapping[int, float]]
+    ) -> Change | None:
         """Give how a metric changes: shares by points."""
+        from opplab.metrics import events_of
         from opplab.summary.answer import paired_change, points
 
         unit, better = self.units[name]
-        return points(after, before) if unit == "%" else paired_change(better, after, before, unit)
+        both = after.get(name, {}), before[name]
+        if unit != "%":
+            return paired_change(better, *both, unit)
+        return points(*both, [of.get(events_of(name), {}) for of in (after, before)])
 
 
 def _rows(
@@ -199,7 +205,7 @@ def _rows(
     for name in [name for name in before if name in after]:
         unit, better = measure.units[name]
         old, new = list(before[name].values()), list(after[name].values())
-        change = measure.change(name, after[name], before[name])
+        change = measure.change(name, after, before)
         known = {} if change is None else {"low": change.certainty.low, "high": change.certainty.high}
         if change is not None:
             words = change.certainty.words
@@ -306,7 +312,7 @@ def _attributed(
                 row["runs"] = f"as {kernels[1]}" if prints == wanted else f"as {kernels[0]}" if prints == own[1] else ""
                 for one in shown:
                     name = one["metric"]
-                    change = measure.change(name, found.get(name, {}), own[0][name])
+                    change = measure.change(name, found, own[0])
                     row[name] = None if change is None else round(change.value, 2)
                     if change is not None:
                         alone[row["gate"], name] = change

@@ -159,8 +159,8 @@ def export(source: str, form: str, before: str | None, measured: bool, output: P
     SOURCE is a machine, built in or a .toml file. The device tree has capacity-dmips-mhz, dynamic-power-coefficient
     and opp-microwatt. Its comments list ranges with their numbers, operating points that the kernel would call
     inefficient, unknown numbers, and the measurement that would help most. They also list EAS's placement of a lone
-    task by its utilisation, with this model and with that of --before (default: no model; of --measured, the machine's
-    own).
+    task by its utilisation, with this model and with that of --before (default: without one; of --measured, the
+    machine's own).
     """
     from opplab.fit import machine_export
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import hypot, isfinite, sqrt
 from pathlib import Path
 from statistics import fmean
@@ -504,9 +504,7 @@ def _variants(
     if not vs:
         return [("", own)]
     base, *others = with_variants({"governor": recorded_governor, **given}, vs, said=said)
-    pairs = {**given, **given.get("tunables", {})}
-    words = [value if key == "governor" else f"{key}={value}" for key, value in pairs.items() if key != "tunables"]
-    out = [(" ".join(words), own)] if first else []
+    out = [(" ".join(_words_of(given)), own)] if first else []
     for one in others:
         wrong = sorted(set(one.keys) - {*REPLAYED, "tunables"})
         if wrong:
@@ -517,8 +515,16 @@ def _variants(
         if one.keys.get("freq_max"):
             check_freq_max(one.keys["freq_max"])
         changed = {key: value for key, value in one.keys.items() if key in given or base.keys.get(key) != value}
-        out.append((one.label, {"tunables": {}, **changed}))
+        named = one.label.split()
+        kept = [words for words in _words_of(given) if words in _words_of(one.keys) and words not in named]
+        out.append((" ".join([*kept, one.label]), {"tunables": {}, **changed}))
     return out
+
+
+def _words_of(keys: Mapping[str, Any]) -> list[str]:
+    """Give the words of a policy's keys, as labels have them."""
+    pairs = {**keys, **keys.get("tunables", {})}
+    return [value if key == "governor" else f"{key}={value}" for key, value in pairs.items() if key != "tunables"]
 
 
 def _names_of(tasks: Sequence[str], trace: Path) -> list[str]:

@@ -40,7 +40,7 @@ from opplab.cli.options import (
 from opplab.errors import FormatError, InputError
 from opplab.files import printable, read_text, relative, toml_of, write_text
 from opplab.report.block import FORMATS, LINES
-from opplab.report.numbers import several
+from opplab.report.numbers import several, some_of
 from opplab.report.text import flow, print_table, render_table, terminal_width
 from opplab.sweep.progress import progress
 from opplab.sweep.store import Store
@@ -520,7 +520,9 @@ def _failed(experiment: Experiment, tally: Tally) -> str:
     for variant, reasons in list(tally.failures.items())[:FAILED]:
         cases = sum(case.policy == variant for case in experiment.cases)
         how = "all runs" if len(reasons) == cases else f"{len(reasons)} of {cases} runs"
-        words.append(f"{how} of {variant}, {reasons[0].removeprefix('failed to use the policy: ')}")
+        machines = list(dict.fromkeys(machine for machine, _ in reasons))
+        on = f" on {some_of(machines, FAILED)}" if len({case.machine for case in experiment.cases}) > 1 else ""
+        words.append(f"{how} of {variant}{on}, {reasons[0][1].removeprefix('failed to use the policy: ')}")
     more = len(tally.failures) - len(words)
     words += [f"and runs of {several(more, 'more variant')}"] if more > 0 else []
     return f"Failed: {'; '.join(words)}." if words else ""

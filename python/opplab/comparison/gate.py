@@ -34,7 +34,7 @@ from statistics import fmean, stdev
 
 from opplab import stats
 from opplab.certainty import CONFIDENCE, change_text
-from opplab.comparison.method import Sample, change_of
+from opplab.comparison.method import Sample, change_of, counting_half
 from opplab.comparison.overview import is_performance
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
@@ -378,7 +378,8 @@ def _clear_without_outliers(sample: Sample, confidence: float) -> bool:
     def distance(mean: float) -> float:
         cut = _cut_to(mean, new, shape)
         if by_difference:
-            return mean - level - t * hypot(stdev(cut) / sqrt(len(cut)), stdev(base) / sqrt(len(base)))
+            half = t * hypot(stdev(cut) / sqrt(len(cut)), stdev(base) / sqrt(len(base)))
+            return mean - level - max(half, counting_half(mean - level, sample.events, confidence))
         cut = [value / mean for value in cut]
         if of_pairs:
             error = stdev([one - part for one, part in zip(cut, shape, strict=True)]) / sqrt(len(cut))

@@ -2,16 +2,17 @@
 
 Means are harmonic for rates.  Intervals of means are Student's t; those of ratios are Student's t on the logarithm, of
 the pairs where runs share seeds or dates, else of two independent samples (delta method with Welch's degrees of
-freedom).  Shares change by percentage points, with the interval of the difference.
+freedom).  Shares change by percentage points, with the interval of the difference, which of counted events is no
+narrower than their counts allow (`counting_half`).
 `opplab.certainty` decides which changes are clear.  The order of values, rows and files changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite, isnan, sqrt
-from statistics import variance
+from statistics import NormalDist, variance
 
 from opplab import stats
 from opplab.certainty import CONFIDENCE, EQUAL, ITERATIONS, certainty, decimals, unknown
@@ -49,6 +50,8 @@ class Sample:
     """Why the values are no measurement, so that there is no change; empty if they are one."""
     unmetered: str = ""
     """Why no interval holds the change, whatever the values vary by; empty if one does."""
+    events: float = float("inf")
+    """How many events the shares of a side count (`events_in`)."""
 
     @property
     def rises(self) -> bool:
@@ -86,11 +89,17 @@ def sample_of(base: Series, new: Series) -> Sample:
     if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
         old, own = _pairs_of(base, new)
         if len(old) >= _PAIRS:
-            return Sample(
-                [*old.values()], [*own.values()], *kind, base.keyed_by, cannot, base.directed, impossible, unmetered
-            )
+            events = events_in(_events(base, old), _events(new, old))
+            both = [*old.values()], [*own.values()]
+            return Sample(*both, *kind, base.keyed_by, cannot, base.directed, impossible, unmetered, events)
     ours, theirs = observations(base), observations(new)
-    return Sample(ours, theirs, *kind, "", cannot, base.directed, impossible, unmetered)
+    events = events_in(base.events, new.events)
+    return Sample(ours, theirs, *kind, "", cannot, base.directed, impossible, unmetered, events)
+
+
+def _events(series: Series, keys: Container[Hashable]) -> list[float | None]:
+    """Give how many events the values of some seeds or dates are shares of."""
+    return [events for key, events in zip(series.keys or (), series.events, strict=False) if key in keys]
 
 
 NO_RATIO = "no interval: a mean is 0 or less"
@@ -413,7 +422,7 @@ def _points(cell: Cell, sample: Sample, n: int, confidence: float) -> None:
     sign = 1 if sample.rises else -1
     # Not -0.0, which prints a sign.
     cell.change, cell.in_points = sign * (_middle(sample.new) - _middle(sample.base)) + 0.0, True
-    low, high, differ = apart(sample.base, sample.new, bool(sample.paired), confidence)
+    low, high, differ = apart(sample.base, sample.new, bool(sample.paired), confidence, sample.events)
     ends = sorted((sign * low, sign * high))
     judged = certainty(*ends, n=n, varies=differ, unit="points", value=cell.change)
     cell.same = not cell.change and not differ
@@ -422,10 +431,54 @@ def _points(cell: Cell, sample: Sample, n: int, confidence: float) -> None:
     cell.significant = judged.is_clear
 
 
+def events_in(*sides: Iterable[float | None]) -> float:
+    """Give how many events the shares of each side are of, of the side with fewer; infinity if nobody counts.
+
+    Examples
+    --------
+    >>> events_in([600.0, 600.0], [600.0, 590.0]), events_in([600.0], [None]), events_in([], [])
+    (1190.0, inf, inf)
+    """
+    counts = [list(side) for side in sides]
+    if not all(counts) or any(not events for side in counts for events in side):
+        return float("inf")
+    return min(sum(events for events in side if events) for side in counts)
+
+
+def counting_half(difference: float, events: float, confidence: float = CONFIDENCE) -> float:
+    """Give the least half width of the interval of a difference of shares of counted events, in percentage points.
+
+    Sides that differ by k events do so by chance with a deviation of the root of k at least: what happens on both
+    sides of a pair cancels, what happens on one does not. Few runs may differ by the same number each time.
+
+    Parameters
+    ----------
+    difference : float
+        In percentage points.
+    events : float
+        Of all runs of a side.
+
+    Examples
+    --------
+    Three runs of 600 events, each with one more:
+
+    >>> f"{100 / 600:.2f} {counting_half(100 / 600, 1800):.2f}"
+    '0.17 0.19'
+    """
+    return NormalDist().inv_cdf((1 + confidence) / 2) * sqrt(100 * abs(difference) / events)
+
+
 def apart(
-    base: Sequence[float], new: Sequence[float], paired: bool, confidence: float = CONFIDENCE
+    base: Sequence[float],
+    new: Sequence[float],
+    paired: bool,
+    confidence: float = CONFIDENCE,
+    events: float = float("inf"),
 ) -> tuple[float, float, bool]:
     """Give the interval of the difference of two means (Student's t, or Welch's), and whether what it is of varies.
+
+    `events` are those that shares count (`events_in`): where a side varies, the interval is no narrower than their
+    number allows (`counting_half`). Of runs that do not vary nothing is left to chance.
 
     Examples
     --------
@@ -435,9 +488,12 @@ def apart(
     """
     if min(len(base), len(new)) < ITERATIONS:
         return float("nan"), float("nan"), True
+    middle = _middle(new) - _middle(base)
+    least = counting_half(middle, events, confidence) if varies(base) or varies(new) else 0.0
     if paired:
         pairs = [ours - theirs for ours, theirs in zip(new, base, strict=True)]
-        return *stats.mean(pairs, confidence=confidence)[1], len(set(pairs)) > 1
+        low, high = stats.mean(pairs, confidence=confidence)[1]
+        return min(low, middle - least), max(high, middle + least), least > 0 or len(set(pairs)) > 1
     spreads = [variance(values) / len(values) for values in (base, new)]
     if not any(spreads):
         return float("nan"), float("nan"), False
@@ -446,8 +502,7 @@ def apart(
     freedom = sum(spreads) ** 2 / sum(
         spread**2 / (len(values) - 1) for spread, values in zip(spreads, (base, new), strict=True)
     )
-    half = float(t.ppf((1 + confidence) / 2, freedom)) * sqrt(sum(spreads))
-    middle = _middle(new) - _middle(base)
+    half = max(float(t.ppf((1 + confidence) / 2, freedom)) * sqrt(sum(spreads)), least)
     return middle - half, middle + half, True
 
 

@@ -26,7 +26,7 @@ import polars as pl
 
 from opplab.errors import InputError
 from opplab.files import check_size
-from opplab.metrics import answers, is_answer, of_models
+from opplab.metrics import answers, events_of, is_answer, of_models
 from opplab.mmtests import benchmarks_of, find, is_run, read_monitor, read_run, runs_of
 from opplab.mmtests.problems import UnknownName
 from opplab.mmtests.statistics import amean
@@ -261,7 +261,9 @@ class Frame(Source):
             return _nothing_of(run, benchmark)
         found = Run(run, benchmark)
         left_out = self._left_out_of_energy(run)
-        for name, param, unit, better, iterations, seeds, dates, values in groups[run, benchmark]:
+        of_metric = {tuple(row[:2]): row for row in groups[run, benchmark]}
+        for row in groups[run, benchmark]:
+            name, param, unit, better, iterations, seeds, dates, values = row
             if metric and name != metric:
                 continue
             label = f"{name}-{param}" if param else str(name)
@@ -269,17 +271,17 @@ class Frame(Source):
                 mixed = f"units: {other.unit}, {unit or 'none'}" if other.unit != (unit or "") else "words of `better`"
                 raise InputError(f"{label} of {benchmark} in run '{run}' has several {mixed}")
             # A value that is not known is no number; what is computed with it is none either.
-            values = [nan if value is None else value for value in values]  # noqa: PLW2901
+            values = [nan if value is None else value for value in values]
             dated = _complete(dates)
             by_date = dated and (self._share_dates or not _complete(seeds))
             keys, keyed_by = (dates, "dates") if by_date else (seeds if _complete(seeds) else None, "seeds")
             # Runs of other seeds with one number, as `simulate` makes them, are iterations of their own.
             each = iterations is not None and (set(iterations) == {None} or _of_iterations(iterations, keys) is None)
             if iterations is not None and keys is not None and (by_date or each):
-                iterations = keys  # noqa: PLW2901 - each seed, each date is an iteration
+                iterations = keys  # each seed, each date is an iteration
             elif iterations is not None and dated:
                 # Numbers of iterations begin anew on each date.
-                iterations = list(zip(dates, iterations, strict=True))  # noqa: PLW2901
+                iterations = list(zip(dates, iterations, strict=True))
             by_iteration: dict[Any, list[float]] = {}
             if iterations is not None and len(set(iterations)) < len(values):
                 for iteration, value in zip(iterations, values, strict=True):
@@ -297,6 +299,9 @@ class Frame(Source):
                 keyed_by,
                 directed=better in ("higher", "lower"),
             )
+            counted = of_metric.get((events_of(name or ""), param))
+            if counted is not None and not by_iteration and counted[4:7] == row[4:7]:
+                found.series[label].events = [*counted[7]]
             if left_out and is_of_power(name or ""):
                 found.series[label].unmetered = left_out
         return found
@@ -728,6 +733,7 @@ def _merge(into: Run, run: Run) -> None:
     for label, series in run.series.items():
         known = into.series.setdefault(label, series)
         if known is not series:
+            known.events.extend(series.events)
             known.iterations.extend(series.iterations)
             known.add_work(series.work)
 

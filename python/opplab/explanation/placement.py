@@ -89,16 +89,6 @@ def _left_idle(records: Records, cpu: int, idles: npt.NDArray[np.intp]) -> tuple
     return (before["state"], left_ns - begun_ns) if begun_ns >= before["time_ns"] else None
 
 
-def _before_real_time(records: Records, task: int, run: dict[str, Any]) -> str:
-    """Give why a fair task ran in place of a real-time task that could go on; empty if it did not."""
-    fair = records.is_of(task, "other", "batch", "idle")
-    if not fair or run["prev_state"] or run["prev"] == IDLE_TASK or not records.is_of(run["prev"], *REAL_TIME):
-        return ""
-    if any(since_ns <= run["time_ns"] < until_ns for since_ns, until_ns in records.rt_stops.get(run["cpu"], [])):
-        return RT_THROTTLED
-    return "the server of fair tasks (deadline) had its turn"
-
-
 def _started(records: Records, task: int, cpu: int, woken_ns: int, at_ns: int) -> Finding | None:
     """Explain how long a task that woke on a CPU took to run, there or elsewhere, and why."""
     runs = records.where("sched_switch", next=task)
@@ -137,7 +127,7 @@ def _started(records: Records, task: int, cpu: int, woken_ns: int, at_ns: int) -
         data["running"] = records.task(running)
         how = "preempted it" if run["prev_state"] == 0 and latency_ns == 0 else "had its turn"
         text = f"CPU {cpu} ran {records.task(running)}; {name} {how} at {seconds(run['time_ns'])}, {after}"
-        why = _before_real_time(records, task, run)
+        why = records.before_real_time(task, run)
         text += f": {why}." if why else "."
     return Finding(run["time_ns"], "start", text, data)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 IDLE_TASK = 2**32 - 1
 RT_THROTTLED = "the runtime of real-time tasks in this period is used up (sched_rt_runtime_us)"
+FAIR_SERVED = "the server of fair tasks (deadline) had its turn"
 NAMED = 4
 """Instances of a name that a message lists."""
 NONE = 255
@@ -130,6 +131,32 @@ class Records:
     def is_of(self, task: int, *policies: str) -> bool:
         """Report whether a task begins with one of some scheduling policies; threads of the kernel have none here."""
         return self.classes[task] in policies
+
+    def before_real_time(self, task: int, run: dict[str, Any]) -> str:
+        """Give why a fair task ran in place of a real-time task that could go on; empty if it did not."""
+        tasks = task, run["prev"]
+        if IDLE_TASK in tasks or run["prev_state"]:
+            return ""
+        if not self.is_of(task, "other", "batch", "idle") or not self.is_of(run["prev"], *REAL_TIME):
+            return ""
+        stops = self.rt_stops.get(run["cpu"], [])
+        return RT_THROTTLED if any(from_ns <= run["time_ns"] < to_ns for from_ns, to_ns in stops) else FAIR_SERVED
+
+    def served(self) -> dict[int, list[tuple[int, int]]]:
+        """Give when the server of fair tasks ran them in place of real-time tasks, by CPU, in order of time."""
+        table = self.tables["sched_switch"]
+        rows = zip(*(table[name].tolist() for name in ("time_ns", "cpu", "prev", "prev_state", "next")), strict=True)
+        found: dict[int, list[tuple[int, int]]] = {}
+        begun: dict[int, int] = {}
+        for time_ns, cpu, prev, prev_state, task in rows:
+            run = {"time_ns": time_ns, "cpu": cpu, "prev": prev, "prev_state": prev_state}
+            if self.before_real_time(task, run) == FAIR_SERVED:
+                begun[cpu] = time_ns
+            elif cpu in begun and (task == IDLE_TASK or not self.is_of(task, "other", "batch", "idle")):
+                found.setdefault(cpu, []).append((begun.pop(cpu), time_ns))
+        for cpu, since_ns in begun.items():
+            found.setdefault(cpu, []).append((since_ns, self.end_ns))
+        return found
 
     def stops(self, task: int) -> dict[int, list[tuple[int, int, str]]]:
         """Give when a task's queues are stopped, and why, by CPU: by its groups' quotas, or throttling of its class."""

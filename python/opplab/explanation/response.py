@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab.errors import InputError
 from opplab.explanation.findings import Finding, check_one_pid, cpu_list, length, nearest_task, seconds
-from opplab.explanation.records import IDLE_TASK, REAL_TIME, Records
+from opplab.explanation.records import FAIR_SERVED, IDLE_TASK, REAL_TIME, Records
 from opplab.report.numbers import some_of
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ PARTS = {
     "behind": "behind the activation before",
     "asleep": "asleep until something woke it",
     "waiting": "waiting for a CPU",
+    "server": f"waiting, as {FAIR_SERVED}",
     "budget": "throttled until its next period (SCHED_DEADLINE)",
     "quota": "stopped by the quota of its control group",
     "throttling": "throttled until the next period of real-time tasks (sched_rt_runtime_us)",
@@ -81,6 +82,8 @@ class Response:
     of: Activation
     parts_ns: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     waited_for_ns: Counter[int] = field(default_factory=Counter)
+    served_ns: Counter[int] = field(default_factory=Counter)
+    """Fair tasks that their server ran meanwhile."""
     cpus: set[int] = field(default_factory=set)
 
     @property
@@ -132,6 +135,8 @@ class Timeline:
         The part that this is.
     throttled : list, optional
         ``[(from, to)]``: when a deadline task waits for its next period, on any CPU.
+    served : dict, optional
+        ``{cpu: [(from, to)]}``: when the server of fair tasks ran them in place of this real-time task.
     """
 
     def __init__(
@@ -147,10 +152,12 @@ class Timeline:
         stops: dict[int, list[tuple[int, int]]] | None = None,
         stopped_by: str = "quota",
         throttled: list[tuple[int, int]] | None = None,
+        served: dict[int, list[tuple[int, int]]] | None = None,
     ) -> None:
         self.cpus, self.idle, self._exits = cpus, idle, exits
         self._stays = exits if stays is None else stays
         self._stops, self._stopped_by, self._throttled = stops or {}, stopped_by, throttled or []
+        self._served = served or {}
         self._switches, self._wakes, self._moves = switches, wakes, moves
         self._ran: dict[int, tuple[list[int], list[int]]] = {}
         for time_ns, cpu, prev, _, following in switches:
@@ -286,8 +293,14 @@ class Timeline:
         elif state == "waiting":
             for since_ns, until_ns, runs in self._waits(cpu, start_ns, end_ns, parts):
                 if runs != self.idle:
-                    parts["waiting"] += until_ns - since_ns
-                    response.waited_for_ns[runs] += until_ns - since_ns
+                    served_ns = _within_ns(self._served.get(cpu, []), since_ns, until_ns)
+                    for part, ran, ns in (
+                        ("server", response.served_ns, served_ns),
+                        ("waiting", response.waited_for_ns, until_ns - since_ns - served_ns),
+                    ):
+                        if ns:
+                            parts[part] += ns
+                            ran[runs] += ns
                     continue
                 left_ns = _within_ns(self._stays.get(cpu, []), since_ns, until_ns)
                 parts["idle"] += left_ns
@@ -392,9 +405,13 @@ def of_run(records: Records, task: int) -> tuple[Timeline, list[Activation]]:
     events = _events(rows, "task", "prev", "next", ("sched_waking",))
     clocks = rows("cpu_frequency", "cpu", "khz")
     throttled = [(since_ns, until_ns) for since_ns, until_ns, _ in records.throttles.get(task, [])]
-    by = "throttling" if records.is_of(task, *REAL_TIME) else "quota"
+    real_time = records.is_of(task, *REAL_TIME)
     timeline = Timeline(
-        *events, clocks, cpus, IDLE_TASK, exits, stops=_stops(records, task), stopped_by=by, throttled=throttled
+        *(*events, clocks, cpus, IDLE_TASK, exits),
+        stops=_stops(records, task),
+        stopped_by="throttling" if real_time else "quota",
+        throttled=throttled,
+        served=records.served() if real_time else None,
     )
     slept_ns = timeline.slept_ns(task)
     activations = []
@@ -497,10 +514,7 @@ def _slow(activations: list[Activation], traced: bool) -> tuple[list[int], str]:
 
 def _words(response: Response, name_of: dict[int, str], whole_ns: float, quota: bool) -> tuple[str, dict[str, Any]]:
     """Give the parts of a response in words, the largest first, and as numbers."""
-    by_name = Counter[str]()
-    for task, ran_ns in response.waited_for_ns.items():
-        by_name[name_of.get(task, str(task))] += ran_ns
-    waited = dict(by_name.most_common())
+    waited, served = _by_name(response.waited_for_ns, name_of), _by_name(response.served_ns, name_of)
     parts = []
     for part, ns in sorted(response.parts_ns.items(), key=lambda item: -item[1]):
         if round(ns):
@@ -509,9 +523,19 @@ def _words(response: Response, name_of: dict[int, str], whole_ns: float, quota: 
             if part == "waiting":
                 ran = some_of((f"{name} {length(ns)}" for name, ns in waited.items()), NAMED)
                 text += f"{', while CPUs' if stopped else ' that'} ran {ran}"
+            elif part == "server":
+                text += f", which ran {some_of((f'{name} {length(ns)}' for name, ns in served.items()), NAMED)}"
             parts.append(text)
     data = {"response_ns": round(whole_ns), "parts_ns": dict(response.parts_ns), "waited_for_ns": waited}
-    return "; ".join(parts), {**data, "cpus": sorted(response.cpus)}
+    return "; ".join(parts), {**data, "served_ns": served, "cpus": sorted(response.cpus)}
+
+
+def _by_name(ran_ns: Counter[int], name_of: dict[int, str]) -> dict[str, int]:
+    """Give for how long tasks ran by their names, the longest first."""
+    by_name = Counter[str]()
+    for task, ns in ran_ns.items():
+        by_name[name_of.get(task, str(task))] += ns
+    return dict(by_name.most_common())
 
 
 def response_findings(
@@ -536,6 +560,7 @@ def response_findings(
     total = Response(Activation(0, sum(one.response_ns for one in slow)))
     for one in slow:
         total.waited_for_ns.update(one.waited_for_ns)
+        total.served_ns.update(one.served_ns)
         total.cpus |= one.cpus
         for part, ns in one.parts_ns.items():
             total.parts_ns[part] += ns

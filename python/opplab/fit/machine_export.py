@@ -152,10 +152,11 @@ def placements(facts: Mapping[str, Any]) -> list[tuple[int, int, str]]:
     return found
 
 
-def _eas(facts: Mapping[str, Any] | None) -> str:
-    """Describe where EAS places a lone task; None is a kernel without an energy model."""
-    if facts is None:
-        return "no energy model, EAS is off: a task that wakes goes to an idle CPU that it fits on, its last one first"
+_NO_MODEL = "EAS is off: a task that wakes goes to an idle CPU that it fits on, its last one first"
+
+
+def _eas(facts: Mapping[str, Any]) -> str:
+    """Describe where EAS places a lone task."""
     if len({cluster["capacity"] for cluster in facts["clusters"]}) < 2:
         return "EAS is off: all CPUs have one capacity"
     # kernel/sched/topology.c:sched_is_eas_possible(), v6.12.
@@ -206,8 +207,9 @@ def _dts(facts: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
         "/dts-v1/;",
         f"/* {_clean(facts['name'])}: {_clean(facts['provenance'])} */",
         "/* where EAS places a lone task of an idle machine, which ran on the biggest CPU (kernel 6.12.117): */",
-        f"/* before: {_clean(_eas(before))} */",
-        f"/* after: {_clean(_eas(facts))} */",
+        # Which model a device has, its machine file need not know.
+        f"/* without an energy model: {_NO_MODEL} */" if before is None else f"/* before: {_clean(_eas(before))} */",
+        f"/* {'with this one' if before is None else 'after'}: {_clean(_eas(facts))} */",
         f"/* most helpful measurement: {_clean(_next(facts))} */",
         *(f"/* ranges are of {_clean(sources[mark])} */" for mark in [INTERVAL_MARK] if mark in sources),
         *(

@@ -50,4 +50,5 @@ def read(text: str, name: str, problem: Callable[..., None]) -> list[Run]:
         run.series["missed_activations"] = Series(
             "missed_activations", "missed_activations", "", "percent", False, [[missed]]
         )
+        run.series["missed_activations"].events = [len(slack)]
     return [run] if run.series else []

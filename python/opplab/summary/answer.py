@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import metrics, stats
 from opplab.certainty import ITERATIONS, Certainty, certainty, digits_of, quantile_draws, signed, unknown
-from opplab.comparison.method import apart
+from opplab.comparison.method import apart, events_in
 from opplab.report.block import Block, Heat
 from opplab.report.numbers import fitting, of_a_part, quantity
 from opplab.report.numbers import several as several_of
@@ -443,11 +443,12 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
         workload = _workload_of(benchmark, param)
         if own := _of_groups(runs):
             groups[machine, workload, variant] = own
-        done, *lost = (
-            [{seed: run.get(metric) for seed, run in of.items()} for of in (runs, theirs)]
-            for metric in ("work_done", *_LATE)
-        )
-        shares = {metric: each for metric, of in zip(_LATE, lost, strict=True) if (each := points(*of)) is not None}
+        done = _by_seed(runs, "work_done"), _by_seed(theirs, "work_done")
+        shares = {}
+        for metric in _LATE:
+            events = [_by_seed(of, metrics.events_of(metric)) for of in (runs, theirs)]
+            if (each := points(_by_seed(runs, metric), _by_seed(theirs, metric), events)) is not None:
+                shares[metric] = each
         line = Line(machine, workload, variant, base if theirs else "", len(runs), values, changes)
         line = replace(line, units={name: own_units[point, name] for name in values if (point, name) in own_units})
         # A benchmark's work is what it counts.
@@ -638,17 +639,29 @@ def is_compared(metric: str, unit: str, better: str) -> bool:
     return bool(better) and unit != "%" and metric not in NEVER_COMPARED
 
 
-def points(ours: Mapping[int, float | None], theirs: Mapping[int, float | None]) -> Change | None:
-    """Give the change of the means of shares, in percentage points, over the seeds that both have."""
+def _by_seed(runs: Values, metric: str) -> dict[int, float | None]:
+    return {seed: run.get(metric) for seed, run in runs.items()}
+
+
+def points(
+    ours: Mapping[int, float | None],
+    theirs: Mapping[int, float | None],
+    events: Sequence[Mapping[int, float | None]] = ({}, {}),
+) -> Change | None:
+    """Give the change of the means of shares, in percentage points, over the seeds that both have.
+
+    `events` has how many events each is a share of, where they are shares of counted ones: ours, theirs.
+    """
     pairs = [
-        (theirs_of, ours_of)
+        (seed, theirs_of, ours_of)
         for seed in ours
         if (ours_of := ours[seed]) is not None and (theirs_of := theirs.get(seed)) is not None
     ]
     if not pairs:
         return None
-    old, new = map(list, zip(*pairs, strict=True))
-    low, high, varies = apart(old, new, paired=True)
+    seeds, old, new = map(list, zip(*pairs, strict=True))
+    counted = events_in(*([of.get(seed) for seed in seeds] for of in events))
+    low, high, varies = apart(old, new, paired=True, events=counted)
     value = stats.mean(new)[0] - stats.mean(old)[0]
     return Change(value, certainty(low, high, n=len(pairs), varies=varies, unit="points", value=value))
 

@@ -57,14 +57,14 @@ class Tally:
     """One line a failed case."""
     names: dict[str, str] = field(default_factory=dict)
     """Hash of a case -> words for messages."""
-    failures: dict[str, list[str]] = field(default_factory=dict)
-    """Of each policy why its cases failed."""
+    failures: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """Of each policy the machines of its cases that failed, and why."""
 
     def fail(self, case: Case, why: str) -> None:
         """Count a case that could not be finished."""
         self.failed += 1
         self.problems.append(f"{self.names[case.hash]}: {why}")
-        self.failures.setdefault(case.policy, []).append(why)
+        self.failures.setdefault(case.policy, []).append((case.machine, why))
 
 
 @dataclass(frozen=True)

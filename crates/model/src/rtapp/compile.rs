@@ -294,7 +294,9 @@ impl<'a> Compiler<'a> {
     fn work_ns(&self, rtapp: &RtApp, us: u64) -> Result<u64, Fault> {
         let ns = u128::from(us) * 1000;
         let ns = match rtapp.global.calibration.value {
-            Calibration::NsPerLoop(_) => ns * u128::from(self.capacities.iter().copied().max().unwrap_or(1024)) / 1024,
+            Calibration::NsPerLoop(_) | Calibration::Biggest => {
+                ns * u128::from(self.capacities.iter().copied().max().unwrap_or(1024)) / 1024
+            }
             Calibration::Cpu(_) if self.capacities.is_empty() => ns,
             Calibration::Cpu(cpu) => {
                 let capacity = self.capacities.get(cpu as usize).ok_or_else(|| {

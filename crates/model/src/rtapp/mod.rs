@@ -19,8 +19,8 @@ mod syntax;
 pub use compile::{CompileOptions, IO_WRITE_WORK_NS};
 pub use log::{LOG_HEADER, LoopRecord, log_file_name, log_line};
 pub use syntax::{
-    Attributes, Calibration, EventKind, EventNode, Global, Loop, MemRunKind, Note, Phase, PolicyName, RtApp, Spanned,
-    Task,
+    Attributes, BIGGEST, Calibration, EventKind, EventNode, Global, Loop, MemRunKind, Note, Phase, PolicyName, RtApp,
+    Spanned, Task,
 };
 
 use crate::error::ModelError;

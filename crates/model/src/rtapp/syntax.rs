@@ -70,6 +70,8 @@ impl PolicyName {
 pub enum Calibration {
     /// A us on this CPU.
     Cpu(u32),
+    /// A us on a biggest CPU, whichever these are: `CPU1 (biggest)`, of which rt-app reads `CPU1`.
+    Biggest,
     /// A given number of ns a loop, of a machine that is not known.
     NsPerLoop(u64),
 }
@@ -814,11 +816,18 @@ fn policy_from(node: &Node, what: &str) -> Result<PolicyName, Fault> {
         .ok_or_else(|| Fault::unknown(node.at, "scheduling policy", text, POLICIES.iter().map(|&(name, _)| name)))
 }
 
+/// What follows the CPU where any biggest one is meant. rt-app reads up to the number
+/// (src/rt-app_parse_config.c:parse_global(), `sscanf()` of `CPU%d`).
+pub const BIGGEST: &str = " (biggest)";
+
 fn calibration_from(node: &Node) -> Result<Calibration, Fault> {
     match &node.value {
         Value::Int(_) => Ok(Calibration::NsPerLoop(node.as_int("calibration", 0, i128::from(i32::MAX))?)),
         Value::Str(text) => {
-            text.strip_prefix("CPU").and_then(|digits| digits.parse().ok()).map(Calibration::Cpu).ok_or_else(|| {
+            let (name, is_biggest) = text.strip_suffix(BIGGEST).map_or((text.as_str(), false), |name| (name, true));
+            let cpu = name.strip_prefix("CPU").and_then(|digits| digits.parse().ok());
+            let found = cpu.map(|cpu| if is_biggest { Calibration::Biggest } else { Calibration::Cpu(cpu) });
+            found.ok_or_else(|| {
                 Fault::new(node.at, format!("`calibration` must be like `CPU0`, not `{}`", shorten(text)))
             })
         }
@@ -842,6 +851,7 @@ impl RtApp {
         let duration = global.duration_s.map_or_else(|| "until all tasks end".to_owned(), |s| format!("{s} s"));
         let calibration = match global.calibration.value {
             Calibration::Cpu(cpu) => format!("on CPU {cpu}"),
+            Calibration::Biggest => "on a biggest CPU".to_owned(),
             Calibration::NsPerLoop(ns) => format!("{ns} ns a loop"),
         };
         let policy = global.default_policy.name();
