@@ -460,15 +460,15 @@ impl Measured {
     }
 }
 
-/// The policies, those of one kind of CPU in the order of their mean frequency: which of several equal CPUs a task finds idle
-/// first is chance.
+/// The policies, those of one kind of CPU in the order of their busy times (then of their mean frequencies, which may all be
+/// the same): which of several equal CPUs a task finds idle first is chance.
 pub fn alike(measured: &Measured) -> Vec<&PolicyTimes> {
     let mut policies: Vec<&PolicyTimes> = measured.policies.iter().collect();
     let mut start = 0;
     while start < policies.len() {
         let (kind, first) = (&policies[start].freq_khz, start);
         start += policies[start..].iter().take_while(|policy| policy.freq_khz == *kind).count();
-        policies[first..start].sort_by_key(|policy| policy.mean_khz());
+        policies[first..start].sort_by_key(|policy| (policy.busy_ns.iter().sum::<u64>(), policy.mean_khz()));
     }
     policies
 }
@@ -510,6 +510,25 @@ pub struct Streams {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: CPUs at one clock are not taken for each other. Method: three whose clocks differ by a start.
+    #[test]
+    fn equal_policies_are_told_apart_by_what_they_ran() {
+        let policy = |cpu: u32, busy_ns: u64, khz: u64| PolicyTimes {
+            cpus: vec![cpu],
+            freq_khz: vec![100, 200],
+            time_ns: vec![0, 1000],
+            busy_ns: vec![0, busy_ns],
+            khz_ns: u128::from(1000 * khz),
+            ..PolicyTimes::default()
+        };
+        let of = |policies: [PolicyTimes; 3]| {
+            let measured = Measured { policies: policies.into(), ..Measured::default() };
+            alike(&measured).into_iter().map(|policy| policy.cpus[0]).collect::<Vec<_>>()
+        };
+        assert_eq!(of([policy(0, 900, 200), policy(1, 500, 180), policy(2, 0, 190)]), [2, 1, 0]);
+        assert_eq!(of([policy(0, 700, 199), policy(1, 400, 200), policy(2, 0, 200)]), [2, 1, 0]);
+    }
 
     /// Goal: means are means of ranks, not of names. Method: two runs of two equal policies that swap places.
     #[test]

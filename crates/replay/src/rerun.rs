@@ -171,7 +171,7 @@ pub struct Comparison {
     /// The wanted policy, replayed; `None` if nothing was to be changed.
     pub changed: Option<Measured>,
     /// Greatest distance of frequency residency between trace and self-check, by policy, in parts of 100 000 of
-    /// all time; equal policies are compared in the order of their mean frequencies.
+    /// all time; equal policies are compared in the order of their busy times.
     pub freq_distance: Vec<u64>,
     /// As `freq_distance`, of the time that the policy's CPUs ran: a frequency that an idle policy keeps does not count.
     pub freq_distance_busy: Vec<u64>,
