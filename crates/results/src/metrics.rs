@@ -95,7 +95,7 @@ metrics! {
     "group_burst:GROUP", "s", Neither, Detail, "runtime beyond the quota that was used (cpu.stat: burst_usec)",
         |r| r.by_quota(|stat| stat.burst_ns as f64 / 1e9);
     "group_activations:GROUP", "1", Neither, Detail, "activations of a control group's tasks that were finished, or were due before the end of the run",
-        |r| r.by_group(|group| (group.figures.activations > 0).then(|| Some(group.figures.activations as f64)));
+        |r| r.by_group(|group| (group.figures.activations > 0).then_some(Some(group.figures.activations as f64)));
     "group_missed:GROUP", "%", Lower, Whole, "share of a control group's activations that were not finished in time, or not at all",
         |r| r.by_group(|group| {
             let figures = group.figures;
