@@ -69,7 +69,7 @@ def test_skill_is_measured_against_no_effect() -> None:
 def test_a_row_of_points_with_unlike_iterations_has_the_spread_of_its_own_runs() -> None:
     """Goal: points without an iteration stand there with their mean, and rows without one do not count it.
 
-    Method: hackbench's row of the Haswell has six points, of which two have several runs; all by hand.
+    Method: hackbench's row of the Haswell with six points, of which two have several runs; all by hand.
     """
     experiment = Experiment.load("ospm-2019-haswell")
     factors = [1.0, 1.2, 0.9]
