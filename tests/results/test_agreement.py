@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import statistics
 from dataclasses import asdict
 from pathlib import Path
 
@@ -63,6 +64,35 @@ def test_skill_is_measured_against_no_effect() -> None:
     assert score([cell(1.1, 0.9)])["skill_mean"] == pytest.approx(-1.0)
     assert score([cell(1.0, 1.2)])["skill_mean"] is None
     assert [score([])[name] for name in ("skill_median", "skill_mean", "closer", "strict_sign_agreement")] == [None] * 4
+
+
+def test_a_row_of_points_with_unlike_iterations_has_the_spread_of_its_own_runs() -> None:
+    """Goal: points without an iteration stand there with their mean, and rows without one do not count it.
+
+    Method: hackbench's row of the Haswell with six points, of which two have several runs; all by hand.
+    """
+    experiment = Experiment.load("ospm-2019-haswell")
+    factors = [1.0, 1.2, 0.9]
+    rows: list[tuple[str, str, str, int, float]] = []
+    for policy in experiment.policies:
+        is_base = policy == experiment.baseline
+        rows += [("hackbench-many", f"groups={n}", policy, 0, 50.0) for n in (21, 48, 110, 172)]
+        for run, factor in enumerate(factors):
+            rows += [("hackbench-process-pipes", f"groups={n}", policy, run, 10.0 * (1.0 if is_base else factor))
+                     for n in (1, 7)]  # fmt: skip
+    names = ["benchmark", "param", "policy", "iteration", "value"]
+    results = pl.DataFrame(rows, schema=names, orient="row").with_columns(
+        machine=pl.lit("haswell-48x-numa"), metric=pl.lit("elapsed"), unit=pl.lit("s"), better=pl.lit("lower")
+    )
+    found = forecast.deviations_of(experiment, published.cells_for(experiment), results)
+    assert len(found) == 4
+    # Two of six points in a geometric mean.
+    logs = [math.log(factor) / 3 for factor in factors]
+    assert list(found.values()) == pytest.approx([statistics.stdev(logs) * math.sqrt(2 / 3)] * 4)
+    one = results.filter(pl.col("iteration") == 0)
+    more = results.filter(pl.col("benchmark") == "hackbench-many").with_columns(iteration=pl.lit(1, pl.Int64))
+    alone = forecast.deviations_of(experiment, published.cells_for(experiment), pl.concat([one, more]))
+    assert list(alone.values()) == pytest.approx([0.0] * 4)
 
 
 def test_no_effect_ties_with_the_null_and_a_faint_sign_is_strictly_wrong() -> None:

@@ -147,6 +147,8 @@ struct WorkloadEntry {
     label: String,
     at: Pos,
     duration_ns: Option<u64>,
+    /// Its own number of iterations.
+    runs: Option<u32>,
     quick: Vec<String>,
     calibration: Option<(String, Pos)>,
     warmup_ns: Option<u64>,
@@ -540,8 +542,8 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
         return Err(Fault::new(node.at, format!("`workload` must be a table, not {}", node.value.kind())));
     };
     if entries.iter().any(|(key, _)| key.name == "rtapp") {
-        let table = node
-            .as_table("workload", &["label", "rtapp", "repeats", "suspend", "duration", "quick", "warmup", "class"])?;
+        let keys = &["label", "rtapp", "repeats", "suspend", "duration", "runs", "quick", "warmup", "class"];
+        let table = node.as_table("workload", keys)?;
         let path = table.need_str("rtapp")?.to_owned();
         let stem = path.rsplit('/').next().unwrap_or(&path);
         let label = match table.str_or_empty("label")? {
@@ -554,6 +556,7 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
             label,
             at: node.at,
             duration_ns: duration_from(&table)?,
+            runs: runs_from(&table)?,
             quick: quick_from(&table)?,
             calibration: None,
             warmup_ns: warmup_from(&table)?,
@@ -577,7 +580,7 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
     let benchmark = benchmark(name).ok_or_else(|| {
         Fault::unknown(name_node.at, "benchmark", name, BENCHMARKS.iter().map(|benchmark| benchmark.name))
     })?;
-    let keys: Vec<&str> = ["label", "benchmark", "duration", "quick", "calibration", "warmup", "class"]
+    let keys: Vec<&str> = ["label", "benchmark", "duration", "runs", "quick", "calibration", "warmup", "class"]
         .into_iter()
         .chain(benchmark.params.iter().map(|param| param.name))
         .collect();
@@ -603,6 +606,7 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
         },
         at: node.at,
         duration_ns: duration_from(&table)?,
+        runs: runs_from(&table)?,
         quick: quick_from(&table)?,
         calibration: match table.get("calibration") {
             Some(node) => Some((node.as_str("calibration")?.to_owned(), node.at)),
@@ -612,6 +616,11 @@ fn workload_entry_from(node: &Node) -> Result<WorkloadEntry, Fault> {
         class: class_from(&table)?,
         form: Form::Benchmark { benchmark, params },
     })
+}
+
+/// `runs`: how many iterations a workload has in place of the experiment's (`iterations` is a parameter of hackbench).
+fn runs_from(table: &Table<'_>) -> Result<Option<u32>, Fault> {
+    table.get("runs").map(|node| node.as_int("runs", 1, 1_000_000)).transpose()
 }
 
 /// The class of programs that a workload names.
@@ -702,9 +711,15 @@ impl Experiment {
         })
     }
 
-    /// Replaces the number of iterations, the first seed and the duration, where given.
+    /// Replaces the number of iterations, the first seed and the duration, where given. Another number of iterations than the
+    /// file's is that of all workloads.
     pub fn adjust(&mut self, iterations: Option<u32>, seed: Option<u64>, duration_ns: Option<u64>) {
-        self.iterations = iterations.unwrap_or(self.iterations).max(1);
+        if let Some(iterations) = iterations.filter(|&number| number != self.iterations) {
+            self.iterations = iterations.max(1);
+            for workload in &mut self.workloads {
+                workload.runs = None;
+            }
+        }
         self.seed = seed.unwrap_or(self.seed);
         if duration_ns.is_some() {
             self.duration_ns = duration_ns;
@@ -857,15 +872,21 @@ impl Experiment {
 
     /// How many cases there are: workloads at all points of their grids, policies, machines, iterations.
     fn nr_cases(&self) -> u64 {
-        let grid = |entry: &WorkloadEntry| match &entry.form {
-            Form::Benchmark { params, .. } => {
-                params.iter().fold(1u64, |size, axis| size.saturating_mul(axis.values.len() as u64))
-            }
-            Form::RtApp { .. } => 1,
+        let runs = |entry: &WorkloadEntry| {
+            let axes: &[Axis] = match &entry.form {
+                Form::Benchmark { params, .. } => params,
+                Form::RtApp { .. } => &[],
+            };
+            let each = self.iterations_of(entry).into();
+            axes.iter().fold(each, |size: u64, axis| size.saturating_mul(axis.values.len() as u64))
         };
-        let points = self.workloads.iter().map(grid).fold(0u64, u64::saturating_add);
-        let each = [self.policies.len() as u64, self.machines.len() as u64, self.iterations.into()];
-        each.into_iter().fold(points, u64::saturating_mul)
+        let runs = self.workloads.iter().map(runs).fold(0u64, u64::saturating_add);
+        runs.saturating_mul(self.policies.len() as u64).saturating_mul(self.machines.len() as u64)
+    }
+
+    /// How many iterations a workload has.
+    fn iterations_of(&self, entry: &WorkloadEntry) -> u32 {
+        entry.runs.unwrap_or(self.iterations)
     }
 
     /// The cases of one workload on one machine. Each iteration's workload is built once for all policies, or once for those that
@@ -935,7 +956,7 @@ impl Experiment {
         bytes: &mut u64,
     ) -> Result<Vec<Arc<Workload>>, ModelError> {
         let mut workloads = Vec::new();
-        for iteration in 0..self.iterations {
+        for iteration in 0..self.iterations_of(entry) {
             let seed = self.seed.wrapping_add(iteration.into());
             let mut workload = self.build(entry, params, machine, rtapp_files, seed)?;
             self.beside.add_to(&mut workload, machine, seed);

@@ -35,7 +35,7 @@ fn juno_eas_is_the_matrix_of_the_text() {
     assert_eq!(experiment.labels, ["no-EAS", "EAS", "CPPC-no-EAS", "CPPC-EAS"]);
     assert_eq!(experiment.machines().collect::<Vec<_>>(), ["juno-r2"]);
     let cases = cases(&experiment);
-    assert_eq!(cases.len(), (5 + 4) * 4 * 5);
+    assert_eq!(cases.len(), (5 + 4) * 4 * 20);
     // Every published energy of the board has its cases, found by table, parameter and variant.
     let published = data(&format!("published/{}.csv", experiment.published));
     let mut cells = 0;
@@ -46,7 +46,7 @@ fn juno_eas_is_the_matrix_of_the_text() {
                 (case.benchmark.as_str(), case.param.as_str(), case.policy.label.as_str())
                     == (columns[1], columns[8], columns[9])
             });
-            assert_eq!(matching.count(), 5, "{row}");
+            assert_eq!(matching.count(), 20, "{row}");
             cells += 1;
         }
     }
@@ -100,16 +100,37 @@ fn an_experiment_that_is_too_large_is_refused() {
         experiment.adjust(iterations, None, None);
         experiment.expand(&machines(), &BTreeMap::new()).map(|cases| cases.len()).map_err(|error| error.to_string())
     };
-    assert_eq!(told(&text, None), Ok(80));
-    let many = text.replace("iterations = 10 ", "iterations = 100000 ");
+    assert_eq!(told(&text, None), Ok(2 * (40 + 3 * 2)));
+    let many = text.replace("iterations = 2\n", "iterations = 100000\n");
     assert_ne!(many, text);
-    let message = told(&many, None).expect_err("80 GB");
+    let message = told(&many, None).expect_err("60 GB");
     assert!(
-        message.starts_with("failed to read x.toml:12:14: the programs of its 800000 cases take more than 512 MiB"),
+        message.starts_with("failed to read x.toml:12:14: the programs of its 600080 cases take more than 512 MiB"),
         "{message}"
     );
     let message = told(&text, Some(4_000_000_000)).expect_err("too many");
     assert!(message.contains("32000000000 cases; at most 1000000 are expanded"), "{message}");
+}
+
+/// Goal: `runs` is a workload's own number of iterations, with the seeds that others have, too; who asks for another number
+/// than the file's gets it for all. Method: cases counted by hand.
+#[test]
+fn a_workload_may_have_iterations_of_its_own() {
+    let mut experiment = parse_experiment("x.toml", &data("experiments/juno-hackbench.toml")).expect("whole");
+    let seeds = |experiment: &Experiment, groups: &str| -> Vec<u64> {
+        let is_one = |case: &CaseFile| case.param == groups && case.policy.label == "CPPC-EAS";
+        cases(experiment).into_iter().filter(is_one).map(|case| case.seed).collect()
+    };
+    assert_eq!(seeds(&experiment, "groups=1"), (1..=40).collect::<Vec<_>>());
+    assert_eq!(seeds(&experiment, "groups=8"), [1, 2]);
+    experiment.adjust(Some(2), Some(7), None);
+    assert_eq!(seeds(&experiment, "groups=1"), (7..=46).collect::<Vec<_>>());
+    experiment.adjust(Some(3), None, None);
+    assert_eq!(seeds(&experiment, "groups=1"), [7, 8, 9]);
+    assert_eq!(seeds(&experiment, "groups=8"), [7, 8, 9]);
+    let none = data("experiments/juno-hackbench.toml").replace("runs = 40 ", "runs = 0 ");
+    let message = parse_experiment("x.toml", &none).map(|_| ()).expect_err("none").to_string();
+    assert!(message.contains("`runs`"), "{message}");
 }
 
 #[test]

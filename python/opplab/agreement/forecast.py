@@ -9,6 +9,7 @@ import math
 import statistics
 import tomllib
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,12 @@ class Facts:
         """Give those of each machine of some results."""
         parts = results.partition_by("machine", maintain_order=True)
         return {part["machine"][0]: cls(part) for part in parts}
+
+    def beside(self, others: Facts) -> Facts:
+        """Give these, with the points of `others` that they lack."""
+        found = copy(self)
+        found._values = others._values | self._values
+        return found
 
     def better(self, metric: str) -> str:
         """Which side of a metric, or of a quotient as `value` takes it, is better; empty if that is not known."""
@@ -275,11 +282,20 @@ def deviations_of(
     left_out: Callable[[published.Published, str], None] | None = None,
     not_known: Callable[[published.Published, str], None] | None = None,
 ) -> dict[tuple[RowName, str], float]:
-    """Give the deviation of each predicted ratio's logarithm from run to run, by row and variant (`deviation_of`)."""
+    """Give the deviation of each predicted ratio's logarithm from run to run, by row and variant (`deviation_of`).
+
+    Where a row's points have unlike numbers of iterations, those without an iteration stand there with their mean.
+    """
     ratios: dict[tuple[RowName, str], list[float]] = {}
+    means = Facts.by_machine(results)
     for part in results.partition_by("iteration"):
-        for row, _, _, forecast in forecasts(experiment, table, Facts.by_machine(part), only, left_out, not_known):
-            ratios.setdefault((forecast.row, row.variant), []).append(math.log(forecast.ratio))
+        own = Facts.by_machine(part)
+        of_own = forecasts(experiment, table, own, only, left_out, not_known)
+        here = {(forecast.row, row.variant) for row, _, _, forecast in of_own}
+        whole = {machine: facts.beside(means[machine]) for machine, facts in own.items()}
+        for row, _, _, forecast in forecasts(experiment, table, whole, only, left_out, not_known):
+            if (key := (forecast.row, row.variant)) in here:
+                ratios.setdefault(key, []).append(math.log(forecast.ratio))
     return {key: deviation_of(of) for key, of in ratios.items()}
 
 

@@ -60,7 +60,7 @@ class Experiment:
     >>> juno.policies
     ['no-EAS', 'EAS', 'CPPC-no-EAS', 'CPPC-EAS']
     >>> len(juno.cases)
-    180
+    720
     """
 
     def __init__(self, inner: _opplab.Experiment, cases: list[_opplab.Case], file: str, text: str) -> None:
