@@ -1,7 +1,7 @@
 //! Task groups: weights, quotas, nesting; a group without tasks changes nothing.
 
 use opplab_model::decision::Decision;
-use opplab_model::event::{Event, NullSink, Sink, Tee};
+use opplab_model::event::{Event, NullSink, PlacementRule, Sink, Tee};
 use opplab_model::file::parse_machine;
 use opplab_model::groups::{GroupSpec, Quota};
 use opplab_model::machine::Machine;
@@ -520,4 +520,62 @@ fn clamps_of_nested_groups_are_those_of_a_recorded_kernel() {
         let others = seen.0.iter().filter(|&&one| one != effective && one.1 != 1024 && one != (0, effective.1));
         assert_eq!(others.count(), 0, "{asked:?} in {chain:?}: {:?}", seen.0);
     }
+}
+
+/// Who is throttled where, and where the balancer put tasks of the group: 3 to 6, as the threads of schedutil come first.
+#[derive(Default)]
+struct Moves {
+    throttled: std::collections::BTreeSet<u32>,
+    at: std::collections::BTreeMap<u32, u32>,
+    nr: u32,
+    wrong: Vec<(u64, u32, u32)>,
+}
+
+impl Sink for Moves {
+    const DECISIONS: bool = true;
+
+    fn event(&mut self, now_ns: u64, event: &Event) {
+        let Event::Placement { task, cpu, rule, .. } = *event else { return };
+        let from = self.at.insert(task, cpu);
+        if matches!(rule, PlacementRule::Balance | PlacementRule::ActiveBalance) && (3..=6).contains(&task) {
+            self.nr += 1;
+            if [from, Some(cpu)].into_iter().flatten().any(|cpu| self.throttled.contains(&cpu)) {
+                self.wrong.push((now_ns, task, cpu));
+            }
+        }
+    }
+
+    fn decision(&mut self, _: u64, decision: &Decision) {
+        if let Decision::Throttle { cpu, throttled, .. } = *decision {
+            if throttled {
+                self.throttled.insert(cpu);
+            } else {
+                self.throttled.remove(&cpu);
+            }
+        }
+    }
+}
+
+/// Up to v6.17 no task moves from or to a CPU where its group is throttled, not even one that runs and is pushed
+/// (fair.c:throttled_lb_pair()). Method: tasks of a group with a quota that do not fit little CPUs, beside a task outside of it.
+#[test]
+fn the_balancer_moves_no_task_of_a_throttled_group() {
+    let mut nr = 0;
+    for seed in 1..=4 {
+        let machine = crate::common::juno_r2();
+        let tasks = [periodic("ui", 6 * MS, 16 * MS)]
+            .into_iter()
+            .chain((0..4).map(|n| periodic(&format!("bg-{n}"), 6 * MS, 40 * MS)))
+            .collect();
+        let mut limited = group("/background", None, &[1, 2, 3, 4]);
+        limited.quota = quota(20_000, 100_000);
+        let workload = Workload { name: "groups".into(), tasks, groups: vec![limited], ..Workload::default() };
+        let policy = Policy { kernel: "6.12.117".into(), ..Policy::default() };
+        let case = Case { machine, workload, policy, seed, duration_ns: 5000 * MS };
+        let mut moves = Moves::default();
+        run(&case, &mut moves).unwrap_or_else(|error| panic!("{error:?}"));
+        assert_eq!(moves.wrong, [], "seed {seed}, of {} moves", moves.nr);
+        nr += moves.nr;
+    }
+    assert!(nr > 20, "{nr} moves");
 }

@@ -675,7 +675,7 @@ pub fn detach_one_task<H: BalanceHost>(
     let clock_task = host.clock_task(env.src_cpu);
     let mut at = host.last_task(env.src_cpu);
     while let Some(task) = at {
-        let facts = host.task(task);
+        let facts = host.task(task, env.dst_cpu);
         if can_migrate_task(host, env, cpus, &facts, clock_task, tunables) {
             host.detach_task(task, env.src_cpu, env.dst_cpu);
             return Some(task);
@@ -717,7 +717,7 @@ pub fn detach_tasks<H: BalanceHost>(
             env.flags.need_break = true;
             break;
         }
-        let facts = host.task(task);
+        let facts = host.task(task, env.dst_cpu);
         let amount = can_migrate_task(host, env, cpus, &facts, clock_task, tunables)
             .then(|| amount_to_move(env, &facts, || host.cpu(src)))
             .flatten();
@@ -1063,7 +1063,7 @@ mod tests {
     }
 
     impl BalanceHost for Machine {
-        fn task(&self, task: u32) -> BalanceTask<'_> {
+        fn task(&self, task: u32, _dst: usize) -> BalanceTask<'_> {
             let draw = self.draw(u64::from(task) + 1000);
             BalanceTask {
                 h_load: 1024,
@@ -1092,7 +1092,7 @@ mod tests {
         }
         fn detach_task(&mut self, task: u32, src: usize, dst: usize) {
             assert_eq!(self.home[task as usize], Some(src));
-            assert!(!self.task(task).is_running && CpuSet::new(&self.allowed[task as usize]).contains(dst));
+            assert!(!self.task(task, dst).is_running && CpuSet::new(&self.allowed[task as usize]).contains(dst));
             self.lists.remove(src, task);
             self.home[task as usize] = None;
             self.idle.set(src, self.count(src) == 0);

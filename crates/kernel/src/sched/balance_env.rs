@@ -124,8 +124,8 @@ pub struct BalanceTask<'a> {
 pub trait BalanceHost: BalanceFacts {
     /// Brings the sums over groups up to date, if the machine keeps them.
     fn update_group_sums(&mut self) {}
-    /// A task's facts.
-    fn task(&self, task: u32) -> BalanceTask<'_>;
+    /// A task's facts, for a move to `dst`.
+    fn task(&self, task: u32, dst: usize) -> BalanceTask<'_>;
     /// The last task of `cpu`'s list ([`super::task_list`]).
     fn last_task(&self, cpu: usize) -> Option<u32>;
     /// The task before `task` in its list.

@@ -26,7 +26,6 @@ use crate::run::cpu::Interrupt;
 use crate::run::engine::Engine;
 use crate::run::task::Class;
 use crate::sched::balancer::Balancer;
-use crate::sched::groups::Groups;
 
 /// Modelled cost of one pass in ns.
 const PASS_COST_NS: u64 = 300;
@@ -105,7 +104,7 @@ impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
     fn update_group_sums(&mut self) {
         self.engine.update_group_sums();
     }
-    fn task(&self, task: u32) -> BalanceTask<'_> {
+    fn task(&self, task: u32, dst: usize) -> BalanceTask<'_> {
         let task = TaskId(task);
         let state = &self.engine.tasks[task];
         BalanceTask {
@@ -117,8 +116,8 @@ impl<S: Sink, H: HalfLife> BalanceHost for Host<'_, '_, S, H> {
             is_running: state.on_cpu,
             is_idle_policy: self.engine.entities[task].is_idle_policy(),
             is_fair: state.class == Class::Fair,
-            // Nor do tasks of throttled groups move (throttled_lb_pair(), to v6.17).
-            is_per_cpu_kthread: self.engine.stops_at_queue(state.group, state.cpu, Groups::in_throttled),
+            // Nor do tasks of throttled groups move.
+            is_per_cpu_kthread: self.engine.throttled_lb_pair(state.group, state.cpu, CpuId::of(dst)),
             is_next_buddy: false,
         }
     }
@@ -435,7 +434,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return;
         }
         let allowed = self.cpu_sets.cpus(self.tasks[curr].allowed);
-        if !allowed.contains(dst.index()) || !self.entities[curr].on_rq {
+        let is_throttled = self.throttled_lb_pair(self.tasks[curr].group, src, dst);
+        if is_throttled || !allowed.contains(dst.index()) || !self.entities[curr].on_rq {
             return;
         }
         self.account(src);

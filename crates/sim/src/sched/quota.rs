@@ -174,6 +174,11 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         !self.gates.throttle_tasks && is_so(&self.groups, group, cpu)
     }
 
+    /// fair.c:throttled_lb_pair(), to v6.17: whether tasks of `group` stay where they are, as it is throttled there or here.
+    pub(super) fn throttled_lb_pair(&self, group: GroupId, src: CpuId, dst: CpuId) -> bool {
+        [src, dst].into_iter().any(|cpu| self.stops_at_queue(group, cpu, Groups::in_throttled))
+    }
+
     /// fair.c:throttle_cfs_rq(), v6.12 and v6.18; `uncounted` of its tasks are not counted above.
     fn throttle(&mut self, group: GroupId, cpu: CpuId, uncounted: Count) -> bool {
         if self.assign_quota(group, cpu, 1) {

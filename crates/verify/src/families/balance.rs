@@ -146,7 +146,7 @@ impl BalanceFacts for PassMachine {
 }
 
 impl BalanceHost for PassMachine {
-    fn task(&self, task: u32) -> BalanceTask<'_> {
+    fn task(&self, task: u32, _dst: usize) -> BalanceTask<'_> {
         let line = &self.tasks[task as usize];
         BalanceTask {
             h_load: line.h_load,
