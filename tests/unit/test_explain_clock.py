@@ -736,3 +736,55 @@ def test_waits_of_real_time_tasks_for_the_fair_server_are_named() -> None:
     assert sum(parts.values()) == pytest.approx(slow.data["response_ns"], abs=1000)
     assert "waiting, as the server of fair tasks (deadline) had its turn (" in slow.text
     assert "%), which ran fair-1 " in slow.text
+
+
+class Racing(opplab.Governor):
+    """Asks for the highest clock while a task runs, else for the lowest: often while the hardware still answers."""
+
+    def update(self, facts: opplab.policies.GovernorFacts) -> int:
+        return facts.max_khz if any(cpu.nr_running for cpu in facts.cpus) else facts.min_khz
+
+
+@pytest.mark.parametrize("machine", ["pixel6", "exynos9611"])
+def test_a_request_that_comes_while_another_is_on_its_way_is_answered_after_it(machine: str) -> None:
+    """Goal: of a request for the clock that the hardware still has, but not for long, no "the clock stays".
+
+    Method: each clock and request by the events of the run, at instants within and at the end of each wait.
+    """
+    work = opplab.Workload.periodic(12, run_us=500, period_us=2000)
+    run = opplab.simulate(machine, work, opplab.Policy(), seconds=0.2, governor=Racing())
+    records = Records(run._inner)
+    seen = Counter[str]()
+    for policy in records.facts["policies"]:
+        cpu = policy["cpus"][0]
+        events = run.events("cpu_frequency").filter(pl.col("cpu") == cpu)
+        clocks = list(zip(events["time_ns"].to_list(), events["khz"].to_list(), strict=True))
+        events = run.events("freq_request").filter(pl.col("cpu").is_in(policy["cpus"]))
+        asks = set(zip(events["time_ns"].to_list(), events["khz"].to_list(), strict=True))
+        decided = run.events("custom_decision").filter(pl.col("policy_cpu") == cpu)
+        decided = decided.filter(pl.col("next_khz") != pl.col("prev_khz"))
+        asked = list(zip(decided["time_ns"].to_list(), decided["next_khz"].to_list(), strict=True))
+        points = [at for now, later in itertools.pairwise(asked) for at in ((now[0] + later[0]) // 2, later[0] - 1)]
+        for at_ns in points[::3]:
+            for told in frequency_findings(records, cpu, at_ns):
+                if told.kind != "delivery" or "pending" in told.data:
+                    continue
+                from_ns = told.time_ns - told.data["delay_ns"]
+                if "stays" in told.text:
+                    seen["stays"] += 1
+                    assert not [ns for ns, _ in clocks if from_ns < ns <= at_ns], told.text
+                    continue
+                khz = told.data["granted_khz"]
+                way_ns = told.data.get("on_its_way_ns")
+                seen["after another" if way_ns else "became"] += 1
+                # A request while the kthread has one to take along yet is no event.
+                seen["request"] += (from_ns, khz) in asks
+                assert (from_ns, khz) in asked
+                assert told.time_ns == min(ns for ns, became in clocks if ns >= from_ns and became == khz)
+                between = [clock for clock in clocks if from_ns <= clock[0] < told.time_ns]
+                assert way_ns or not between, told.text
+                if way_ns:
+                    # It was asked for before, and no clock answered it until the request.
+                    assert not [ns for ns, became in clocks if way_ns < ns < from_ns and became == dict(asked)[way_ns]]
+                    assert len(between) == (dict(asked)[way_ns] != khz), told.text
+    assert min(seen[what] for what in ("after another", "became", "request")) > 20
