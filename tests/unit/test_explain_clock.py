@@ -788,3 +788,28 @@ def test_a_request_that_comes_while_another_is_on_its_way_is_answered_after_it(m
                     assert not [ns for ns, became in clocks if way_ns < ns < from_ns and became == dict(asked)[way_ns]]
                     assert len(between) == (dict(asked)[way_ns] != khz), told.text
     assert min(seen[what] for what in ("after another", "became", "request")) > 20
+
+
+def test_a_task_that_ran_at_once_says_how_long_its_cpu_took_to_leave_idle() -> None:
+    """The kthread sleeps again within the instant: the idle state entered then was taken for the one before."""
+    run = opplab.simulate("pixel6", WORK, opplab.Policy(), seconds=0.3, governor=Racing())
+    records = Records(run._inner)
+    exits, idles = (records.tables[name] for name in ("idle_exit", "cpu_idle"))
+    seen = 0
+    for policy in records.facts["policies"]:
+        cpu = policy["cpus"][0]
+        kthread = records.names.index(f"sugov:{cpu}")
+        for index in records.where("sched_switch", cpu=cpu, next=kthread):
+            at_ns = records.row("sched_switch", int(index))["time_ns"]
+            left = len(records.where("cpu_idle", cpu=cpu, time_ns=at_ns)) > 1
+            begun_ns = exits["time_ns"][(exits["cpu"] == cpu) & (exits["time_ns"] <= at_ns)]
+            if not left or not len(records.where("sched_waking", task=kthread, time_ns=at_ns)):
+                continue
+            states = idles["state"][(idles["cpu"] == cpu) & (idles["time_ns"] < at_ns)]
+            told = {one.kind: one for one in opplab.explain(run, task=f"sugov:{cpu}", at=at_ns / 1e9)}["start"]
+            if told.data["latency_ns"] or told.data["start_ns"] != at_ns:
+                continue
+            seen += 1
+            assert told.data["exit_ns"] == at_ns - int(begun_ns[-1]), told.text
+            assert told.data["idle_state"] == records.idle_states[cpu][int(states[-1])]
+    assert seen > 5
