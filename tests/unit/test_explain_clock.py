@@ -736,3 +736,80 @@ def test_waits_of_real_time_tasks_for_the_fair_server_are_named() -> None:
     assert sum(parts.values()) == pytest.approx(slow.data["response_ns"], abs=1000)
     assert "waiting, as the server of fair tasks (deadline) had its turn (" in slow.text
     assert "%), which ran fair-1 " in slow.text
+
+
+class Racing(opplab.Governor):
+    """Asks for the highest clock while a task runs, else for the lowest: often while the hardware still answers."""
+
+    def update(self, facts: opplab.policies.GovernorFacts) -> int:
+        return facts.max_khz if any(cpu.nr_running for cpu in facts.cpus) else facts.min_khz
+
+
+@pytest.mark.parametrize("machine", ["pixel6", "exynos9611"])
+def test_a_request_that_comes_while_another_is_on_its_way_is_answered_after_it(machine: str) -> None:
+    """Goal: of a request for the clock that the hardware still has, but not for long, no "the clock stays".
+
+    Method: each clock and request by the events of the run, at instants within and at the end of each wait.
+    """
+    work = opplab.Workload.periodic(12, run_us=500, period_us=2000)
+    run = opplab.simulate(machine, work, opplab.Policy(), seconds=0.2, governor=Racing())
+    records = Records(run._inner)
+    seen = Counter[str]()
+    for policy in records.facts["policies"]:
+        cpu = policy["cpus"][0]
+        events = run.events("cpu_frequency").filter(pl.col("cpu") == cpu)
+        clocks = list(zip(events["time_ns"].to_list(), events["khz"].to_list(), strict=True))
+        events = run.events("freq_request").filter(pl.col("cpu").is_in(policy["cpus"]))
+        asks = set(zip(events["time_ns"].to_list(), events["khz"].to_list(), strict=True))
+        decided = run.events("custom_decision").filter(pl.col("policy_cpu") == cpu)
+        decided = decided.filter(pl.col("next_khz") != pl.col("prev_khz"))
+        asked = list(zip(decided["time_ns"].to_list(), decided["next_khz"].to_list(), strict=True))
+        points = [at for now, later in itertools.pairwise(asked) for at in ((now[0] + later[0]) // 2, later[0] - 1)]
+        for at_ns in points[::3]:
+            for told in frequency_findings(records, cpu, at_ns):
+                if told.kind != "delivery" or "pending" in told.data:
+                    continue
+                from_ns = told.time_ns - told.data["delay_ns"]
+                if "stays" in told.text:
+                    seen["stays"] += 1
+                    assert not [ns for ns, _ in clocks if from_ns < ns <= at_ns], told.text
+                    continue
+                khz = told.data["granted_khz"]
+                way_ns = told.data.get("on_its_way_ns")
+                seen["after another" if way_ns else "became"] += 1
+                # A request while the kthread has one to take along yet is no event.
+                seen["request"] += (from_ns, khz) in asks
+                assert (from_ns, khz) in asked
+                assert told.time_ns == min(ns for ns, became in clocks if ns >= from_ns and became == khz)
+                between = [clock for clock in clocks if from_ns <= clock[0] < told.time_ns]
+                assert way_ns or not between, told.text
+                if way_ns:
+                    # It was asked for before, and no clock answered it until the request.
+                    assert not [ns for ns, became in clocks if way_ns < ns < from_ns and became == dict(asked)[way_ns]]
+                    assert len(between) == (dict(asked)[way_ns] != khz), told.text
+    assert min(seen[what] for what in ("after another", "became", "request")) > 20
+
+
+def test_a_task_that_ran_at_once_says_how_long_its_cpu_took_to_leave_idle() -> None:
+    """The kthread sleeps again within the instant: the idle state entered then was taken for the one before."""
+    run = opplab.simulate("pixel6", WORK, opplab.Policy(), seconds=0.3, governor=Racing())
+    records = Records(run._inner)
+    exits, idles = (records.tables[name] for name in ("idle_exit", "cpu_idle"))
+    seen = 0
+    for policy in records.facts["policies"]:
+        cpu = policy["cpus"][0]
+        kthread = records.names.index(f"sugov:{cpu}")
+        for index in records.where("sched_switch", cpu=cpu, next=kthread):
+            at_ns = records.row("sched_switch", int(index))["time_ns"]
+            left = len(records.where("cpu_idle", cpu=cpu, time_ns=at_ns)) > 1
+            begun_ns = exits["time_ns"][(exits["cpu"] == cpu) & (exits["time_ns"] <= at_ns)]
+            if not left or not len(records.where("sched_waking", task=kthread, time_ns=at_ns)):
+                continue
+            states = idles["state"][(idles["cpu"] == cpu) & (idles["time_ns"] < at_ns)]
+            told = {one.kind: one for one in opplab.explain(run, task=f"sugov:{cpu}", at=at_ns / 1e9)}["start"]
+            if told.data["latency_ns"] or told.data["start_ns"] != at_ns:
+                continue
+            seen += 1
+            assert told.data["exit_ns"] == at_ns - int(begun_ns[-1]), told.text
+            assert told.data["idle_state"] == records.idle_states[cpu][int(states[-1])]
+    assert seen > 5

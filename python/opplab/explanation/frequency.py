@@ -437,33 +437,76 @@ def _changes(records: Records, cpu: int, at_ns: int) -> tuple[int, list[Finding]
     return since_ns, findings
 
 
-def _made(records: Records, cpu: int, table: str, row: dict[str, Any], at_ns: int) -> list[Finding]:
-    """Explain a request of a governor that takes samples, or of one in Python, and how it reached the hardware."""
+def _on_its_way(records: Records, cpu: int, table: str, rows: npt.NDArray[np.intp], asked_ns: int) -> int | None:
+    """Give the number of the request that the hardware still had to answer at the time of a later one, if any.
+
+    `rows` are the requests before that time. The kthread takes the last of them along and sleeps until the answer; what
+    is asked meanwhile waits for it. A driver that is called where the governor decides replaces what is on its way.
+    """
+    kthread = f"sugov:{records.policy_of[cpu]['cpus'][0]}"
+    if records.facts["fast_switch"] or kthread not in records.names:
+        return None
+    task = records.names.index(kthread)
+    slept = records.where("sched_switch", prev=task, prev_state=1)
+    # A run that begins with the request may have taken that one.
+    begins = len(records.where("sched_switch", next=task, time_ns=asked_ns)) > 0
+    count = records.until("sched_switch", slept, asked_ns - begins)
+    slept_ns = records.row("sched_switch", int(slept[count - 1]))["time_ns"] if count else 0
+    taken = records.until(table, rows, slept_ns - 1)
+    before = _granted(records, cpu, asked_ns - 1)
+    had_khz = _became(records, cpu, 0) if before is None else before["requested_khz"]
+    if not taken or had_khz is None:
+        return None
+    way = records.row(table, int(rows[taken - 1]))
+    return None if had_khz in _asked(records, cpu, way) else taken - 1
+
+
+def _made(
+    records: Records, cpu: int, table: str, rows: npt.NDArray[np.intp], place: int, at_ns: int
+) -> tuple[list[Finding], int | None]:
+    """Explain the request of row number `place` of a governor that takes samples or is in Python, and its delivery.
+
+    Given is also the number of the request that was on its way to the hardware at that time, if any.
+    """
+    row = records.row(table, int(rows[place]))
     text = f"{seconds(row['time_ns'])}: {records.words(table, row, cpu)['text']}"
     findings = [Finding(row["time_ns"], "frequency", text, row)]
     asked_ns = row["time_ns"]
     if row["next_khz"] == row["prev_khz"] or _has_firmware(records, cpu):
-        return findings
+        return findings, None
     before, asked = _granted(records, cpu, asked_ns - 1), _asked(records, cpu, row)
-    if before is not None and before["requested_khz"] in asked:
+    way = _on_its_way(records, cpu, table, rows[:place], asked_ns)
+    if way is None and before is not None and before["requested_khz"] in asked:
         stays = _stays(records, cpu, row, asked_ns)
-        return findings if stays is None else [*findings, stays]
+        return findings if stays is None else [*findings, stays], None
     answers = records.where("freq_grant", policy_cpu=row["policy_cpu"])
     answers = answers[records.until("freq_grant", answers, asked_ns - 1) :]
-    answer = next(
-        (one for one in (records.row("freq_grant", int(n)) for n in answers) if one["requested_khz"] in asked), None
-    )
+
+    def first(asked: set[int]) -> dict[str, Any] | None:
+        rows = (records.row("freq_grant", int(index)) for index in answers)
+        return next((row for row in rows if row["requested_khz"] in asked), None)
+
+    answer = first(asked)
     if answer is None and before is None:
-        return findings
+        return findings, None
     if answer is None or answer["time_ns"] > at_ns:
         text = f"{seconds(at_ns)}: the hardware has not answered yet."
-        return [*findings, Finding(row["time_ns"], "delivery", text, {"pending": True})]
+        return [*findings, Finding(row["time_ns"], "delivery", text, {"pending": True})], way
     became, delay_ns = _became(records, cpu, answer["time_ns"]), answer["time_ns"] - row["time_ns"]
     what, khz = ("stays at", answer["granted_khz"]) if became is None else ("became", became)
     text = f"{seconds(answer['time_ns'])}: the clock {what} {point_name(records, cpu, khz)}, {_after(delay_ns)}"
     data = {"granted_khz": khz, "delay_ns": delay_ns}
-    text += _asked_for_more(answer, data)
-    return [*findings, Finding(answer["time_ns"], "delivery", f"{text}.", data)]
+    text += f"{_asked_for_more(answer, data)}."
+    if way is not None:
+        earlier = records.row(table, int(rows[way]))
+        data["on_its_way_ns"] = earlier["time_ns"]
+        since, came = f"on its way since {seconds(earlier['time_ns'])}", first(_asked(records, cpu, earlier))
+        if came == answer:
+            text += f" This change was {since}."
+        elif came is not None and came["time_ns"] < answer["time_ns"]:
+            point = point_name(records, cpu, came["granted_khz"])
+            text += f" The change to {point}, {since}, came first, at {seconds(came['time_ns'])}."
+    return [*findings, Finding(answer["time_ns"], "delivery", text, data)], way
 
 
 def _sampled(
@@ -474,9 +517,9 @@ def _sampled(
     changed = np.flatnonzero(columns["next_khz"][rows] != columns["prev_khz"][rows])
     asked = changed if len(changed) else np.arange(len(rows))
     number = _last(records, cpu, columns["next_khz"][rows[asked]], wish_khz)
-    findings = _made(records, cpu, table, records.row(table, int(rows[asked[number]])), at_ns)
+    findings, way = _made(records, cpu, table, rows[asked], number, at_ns)
     if number and "pending" in findings[-1].data:
-        earlier = _made(records, cpu, table, records.row(table, int(rows[asked[number - 1]])), at_ns)
+        earlier, _ = _made(records, cpu, table, rows[asked], number - 1 if way is None else way, at_ns)
         findings = [*(replace(one, kind="earlier") for one in earlier), *findings]
     count = len(rows) - 1 - int(asked[number])
     if count:

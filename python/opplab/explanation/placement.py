@@ -109,6 +109,10 @@ def _started(records: Records, task: int, cpu: int, woken_ns: int, at_ns: int) -
     running = records.row("sched_switch", int(before[count - 1]))["next"] if count else IDLE_TASK
     idles = records.where("cpu_idle", cpu=cpu)
     entered = int(np.searchsorted(records.tables["cpu_idle"]["time_ns"][idles], woken_ns, side="right"))
+    if entered and not latency_ns:
+        # A state entered at this instant comes after the run, which the CPU had woken up for.
+        last = records.row("cpu_idle", int(idles[entered - 1]))
+        entered -= last["time_ns"] == woken_ns and last["state"] >= 0
     state = records.row("cpu_idle", int(idles[entered - 1]))["state"] if entered else -1
     names = records.idle_states[cpu]
     if running == IDLE_TASK and state >= 0:
