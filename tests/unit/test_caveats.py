@@ -210,24 +210,63 @@ def test_cores_that_boost_as_one_alone_are_named(tmp_path: Path) -> None:
     machine = opplab.Machine.parse(text)
     words = "busy CPUs of a package of rome boost as one core alone does, to 3.41 GHz: what more cores get is unknown"
 
-    def assumed(tasks: int, **policy: bool) -> str:
+    def found(tasks: int, **policy: bool) -> str:
         load = opplab.Workload.periodic(tasks, run_us=8000, period_us=10000)
         options: dict[str, Any] = {"seconds": 0.2, "iterations": 1, "uncertainty": 0, "jobs": 1}
         return (
             opplab.choose(machine, load, governors=("performance", "ondemand"), policy=policy, **options)
             .block()
-            .assumed
+            .finding
         )
 
-    assert words in assumed(8)
-    assert "boost as one core" not in assumed(1)
-    assert "boost as one core" not in assumed(8, no_turbo=True)
+    assert words in found(8).splitlines()[1], "directly behind what is recommended"
+    assert "boost as one core" not in found(1)
+    assert "boost as one core" not in found(8, no_turbo=True)
     task = {"instance": 8, "loop": -1, "run": 8000, "timer": {"ref": "unique", "period": 10000}}
     file = tmp_path / "eight.json"
     file.write_text(json.dumps({"tasks": {"t": task}, "global": {"duration": 1, "calibration": "CPU0"}}))
     run = ["run", str(file), "-m", str(tmp_path / "rome.toml"), "--governor", "performance", "--seconds", "0.2"]
     done = called(*run, "-o", tmp_path / "out", columns=300)
     assert words in " ".join(done.stdout.split())
+
+
+def test_turbo_without_clocks_is_named(tmp_path: Path) -> None:
+    """Goal: no answer is silent that turbo is there and not in the runs. Method: a dump without its registers."""
+    tree = _opplab_tree("data/pepc/icxd0.tar.xz")
+    assert [opp["khz"] for opp in tree["cluster"][0]["opp"]][-2:] == [2_000_000, 2_001_000]
+    whole = opplab.Machine.from_tree(tree)
+    for cluster in tree["cluster"]:
+        del cluster["turbo"]
+    bare = opplab.Machine.from_tree(tree)
+    words = "turbo of xeon is unknown: runs are at most at the base clock of 2000 MHz"
+    load = opplab.Workload.periodic(8, run_us=8000, period_us=10000)
+
+    def choice(machine: opplab.Machine, **policy: bool) -> Any:
+        options: dict[str, Any] = {"seconds": 0.2, "iterations": 1, "uncertainty": 0, "jobs": 1}
+        return opplab.choose(machine, load, governors=("performance", "powersave"), policy=policy, **options)
+
+    found = choice(bare)
+    assert words[1:] in found.findings()[1], "directly behind what is recommended"
+    assert words[1:] in json.loads(found.to_json())["missing"][0]
+    found.write(tmp_path / "choice.html")
+    assert words[1:] in (tmp_path / "choice.html").read_text()
+    assert words[1:] not in str(choice(whole)) and words[1:] not in str(choice(bare, no_turbo=True))
+
+    (tmp_path / "xeon.toml").write_text(bare.to_toml())
+    task = {"instance": 8, "loop": -1, "run": 8000, "timer": {"ref": "unique", "period": 10000}}
+    file = tmp_path / "eight.json"
+    file.write_text(json.dumps({"tasks": {"t": task}, "global": {"duration": 1, "calibration": "CPU0"}}))
+    run = ["run", str(file), "-m", str(tmp_path / "xeon.toml"), "--governor", "performance", "--seconds", "0.2"]
+    done = answered(*run, "-o", tmp_path / "out", columns=300)
+    assert words in " ".join(done.stdout.split())
+    assert words in (tmp_path / "out" / "report.html").read_text()
+    assert words in answered(*run, "-o", tmp_path / "json", "--format", "json").stdout
+
+
+def _opplab_tree(dump: str) -> dict[str, Any]:
+    """Give the tables of a dump's machine, by the name xeon, with a generic curve's power."""
+    text, _ = generic_power(_opplab.import_machine(str(shared(dump)))[0].renamed("xeon").to_toml())
+    return opplab.Machine.parse(text).tree
 
 
 def test_a_variant_that_cannot_run_is_refused_before_others_run(load: Path, tmp_path: Path) -> None:

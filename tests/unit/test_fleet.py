@@ -257,6 +257,34 @@ def test_a_setting_that_makes_requests_wait_has_its_price(dumps: Path) -> None:
     assert not saving["price"] or f"{row['machine_type']} {saving['price']}." in words
 
 
+def test_turbo_without_clocks_is_named_behind_the_saving_and_types_of_one_name_differ_in_it(tmp_path: Path) -> None:
+    """Goal: no saving is called clear without what its clocks lack, and "(2)" has its cause. Method: a dump, cut."""
+    text = _opplab.import_machine(str(shared("data/pepc/icxd0.tar.xz")))[0].renamed("xeon").to_toml()
+    tree = opplab.Machine.parse(text).tree
+    (tmp_path / "whole.toml").write_text(text)
+    for cluster in tree["cluster"]:
+        del cluster["turbo"]
+    (tmp_path / "bare.toml").write_text(opplab.Machine.from_tree(tree).to_toml())
+    task = {"instance": 8, "loop": -1, "run": 4000, "timer": {"ref": "unique", "period": 20000}}
+    load = opplab.Workload.parse(json.dumps({**LOAD, "tasks": {"t": task}}), name="load")
+    options = {**OPTIONS, "seconds": 0.5, "iterations": 5, "governors": ["schedutil", "powersave"]}
+    found = fleet([tmp_path / "bare.toml", tmp_path / "whole.toml"], load, **options)
+    (bare,) = [kind for kind, _ in found.types if not kind.name.endswith("(2)")]
+    (whole,) = [kind for kind, _ in found.types if kind is not bare]
+    assert (bare.name, whole.name) == ("Intel Xeon D-2796NT, 40 CPUs", "Intel Xeon D-2796NT, 40 CPUs (2)")
+    words = f"Turbo of {bare.name} is unknown: runs are at most at the base clock of 2000 MHz"
+    assert words in found.finding and found.finding.count("is unknown") == 1
+    clear, behind, *_ = re.split(r"\. (?=[A-Z])", found.finding)
+    assert clear.startswith("Clear savings: ") and behind.startswith(words)
+    shown = " ".join(str(found).split())
+    assert f"{whole.name} differs from {bare.name} in turbo table." in shown
+    facts = found.facts()
+    assert facts["missing"][bare.digest][0].startswith(words)
+    assert not any("is unknown" in words for words in facts["missing"][whole.digest])
+    assert facts["unlike"] == {bare.digest: "", whole.digest: f"differs from {bare.name} in turbo table"}
+    assert words in found.page() and "in turbo table" in found.page()
+
+
 def test_settings_that_are_equal_in_the_goal_are_named(dumps: Path) -> None:
     load = opplab.Workload.parse(json.dumps(LOAD), name="load")
     found = fleet(

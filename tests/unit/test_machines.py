@@ -20,7 +20,7 @@ from opplab.fit.energy_model import energy_model_notes, registers_artificial
 from opplab.kernel import freq_max_of
 from opplab.report.topology import page, picture
 from opplab.simulation.machine import Machine
-from opplab.simulation.machine_marks import unmarked
+from opplab.simulation.machine_marks import unknown_turbo, unmarked
 from opplab.simulation.policy import Policy
 from opplab.simulation.ranges import assumptions_of, with_draw
 from opplab.simulation.simulate import build_case, simulate
@@ -181,6 +181,40 @@ def test_f_max_of_arm_is_by_cluster_and_in_its_own_capacity() -> None:
     text = called("fmax", "juno-r2").output
     assert "450 MHz  from utilisation 146 of 383 on" in text
     assert re.search(r"\n4\.14 +not invariant ", text)
+
+
+def test_turbo_without_clocks_is_a_finding(tmp_path: Path) -> None:
+    """Goal: a check names turbo without its clocks, of dumps and files. Method: a tree as firmware has it."""
+    cpu = tmp_path / "tree/sys/devices/system/cpu"
+    (cpu / "cpufreq/policy0").mkdir(parents=True)
+    (tmp_path / "tree/proc").mkdir()
+    block = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 108\nmodel name\t: Xeon\n"
+    (tmp_path / "tree/proc/cpuinfo").write_text(block)
+    (cpu / "online").write_text("0\n")
+    facts = {"related_cpus": "0", "scaling_driver": "acpi-cpufreq", "cpuinfo_min_freq": "1200000"}
+
+    def words(top: str) -> list[str]:
+        table = {"scaling_available_frequencies": f"{top}2000000 1200000", "cpuinfo_max_freq": top or "2000000"}
+        for name, text in (facts | table).items():
+            (cpu / "cpufreq/policy0" / name).write_text(f"{text}\n")
+        answered("machine", "import", tmp_path / "tree", "-o", tmp_path / "m.toml", "--force")
+        out = []
+        for source in ("tree", "m.toml"):
+            found = json.loads(called("machine", "check", tmp_path / source, "--format", "json").stdout)
+            out += [item["what"] for item in found if item["check"] == "turbo-unknown"]
+        return out
+
+    assert words("") == []
+    most = "is unknown: runs are at most at the base clock of 2000 MHz (its P-state of 2001 MHz stands for turbo)"
+    assert [most in one for one in words("2001000 ")] == [True, True]
+    # CPPC's levels have boost, and the file no clock above 2.5 GHz.
+    known = Machine.load("epyc-7502-2s").tree
+    assert "at the base clock of 2500 MHz, and no draw has more" in unknown_turbo("epyc", known)
+    for cluster in known["cluster"]:
+        cluster["cppc"]["highest_perf"] = cluster["cppc"]["nominal_perf"]
+    assert unknown_turbo("epyc", known) == ""
+    known["source"]["default.cluster.turbo"] = "unknown: as an import marks it"
+    assert "at the base clock of 2500 MHz, and no draw has more" in unknown_turbo("epyc", known)
 
 
 def test_checks_say_cost_and_remedy() -> None:

@@ -64,6 +64,7 @@ pub const CHECKS: &[(&str, &str)] = &[
     ("invariance", "missing frequency invariance and its cause"),
     ("fmax", "an f_max that does not mean what it seems to"),
     ("turbo-off", "turbo or boost switched off"),
+    ("turbo-unknown", "turbo or boost that is there, without its clocks"),
     ("freq-capped", "policies capped below what the hardware can do"),
     ("epp-governor", "EPP or EPB against the governor"),
     ("rate-limit", "schedutil's rate limit against the transition latency"),

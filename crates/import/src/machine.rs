@@ -409,6 +409,13 @@ impl Maker<'_> {
             turbo.push(TurboBin { active_cores: 1, khz: max_khz });
             self.mark("cluster.turbo", "cpuinfo_max_freq");
         }
+        let is_base = base_khz != 0 && max_khz <= base_khz.max(p0_khz) + 1000;
+        if turbo.is_empty() && boosts_itself && is_base && self.has_turbo(policy.as_ref()) {
+            self.default(
+                "cluster.turbo",
+                "unknown: turbo or boost is there, its clocks are not: no run or draw has more than the base clock",
+            );
+        }
         let mut hwp = msr::hwp_caps_of(facts, first);
         if let Some(caps) = &mut hwp {
             self.mark("cluster.hwp", "msr.0x771");
@@ -441,6 +448,15 @@ impl Maker<'_> {
             turbo,
             hwp,
         })
+    }
+
+    /// Whether a processor of x86 can boost, on or off: acpi-cpufreq has its file `boost` on such processors only
+    /// (acpi-cpufreq.c:acpi_cpufreq_boost_init(), v6.12).
+    fn has_turbo(&self, policy: Option<&PolicyFacts>) -> bool {
+        let stands = |policy: &PolicyFacts| policy.opps.last().map(|top| top.khz) != acpi_p0_khz(policy);
+        let by_policy = policy.is_some_and(|policy| policy.boost.is_some() || stands(policy));
+        let by_flags = self.facts.flags.iter().any(|flag| flag == "ida" || flag == "cpb");
+        self.is_x86() && (self.facts.boost.is_some() || by_policy || by_flags)
     }
 
     /// Whether intel_pstate has hardware P-states on: it has these two files only then

@@ -83,6 +83,30 @@ fn a_p_state_that_stands_for_turbo_is_no_clock_of_it() {
     }
 }
 
+/// Goal: a machine file has that boost is there where the source has no clock of it, so that answers can name it. Method:
+/// a table that ends at P0, with and without what shows boost.
+#[test]
+fn boost_without_clocks_is_marked_as_unknown() {
+    let policy = "sys/devices/system/cpu/cpufreq/policy0";
+    let name = |file: &str| format!("{policy}/{file}");
+    let names = ["scaling_driver", "scaling_available_frequencies", "cpuinfo_max_freq", "cpuinfo_min_freq"].map(name);
+    let flags = |flags: &str| format!("{XEON}flags\t\t: {flags}\n");
+    for (which, boost, cpuinfo, marked) in [
+        ("file", Some("0"), flags("fpu"), true),
+        ("flag", None, flags("fpu cpb"), true),
+        ("neither", None, flags("fpu"), false),
+    ] {
+        let texts = ["acpi-cpufreq", "2000000 1200000", "2000000", "1200000"];
+        let mut files = vec![ONE_POLICY[0], ONE_POLICY[1], ("proc/cpuinfo", cpuinfo.as_str())];
+        files.extend(names.iter().map(String::as_str).zip(texts));
+        files.extend(boost.map(|on| ("sys/devices/system/cpu/cpufreq/boost", on)));
+        let machine = of_tree(&format!("boost-{which}"), &files).unwrap_or_else(|error| panic!("{error}"));
+        let mark = machine.sources.iter().find(|(what, _)| what == "default.cluster.turbo");
+        assert!(machine.clusters[0].turbo.is_empty(), "{which}");
+        assert_eq!(mark.is_some_and(|(_, words)| words.starts_with("unknown")), marked, "{which}");
+    }
+}
+
 /// Goal: an x86 machine whose flags lack aperfmperf has no invariance, as the kernel decides it; and a driver that nobody
 /// models is, where it has a table of frequencies, one that has such a table.
 #[test]

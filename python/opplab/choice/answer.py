@@ -153,7 +153,7 @@ class Choice:
     cold: str = ""
     """Which of them the start of the runs may decide; empty if none."""
     boost: str = ""
-    """How many cores ran at the boost that is known of one alone; empty if none."""
+    """That boost is unknown, or how many cores ran at the boost that is known of one alone; empty if neither."""
     missing: Sequence[str] = ()
     """What the numbers do not hold, in sentences."""
     of_power: Sequence[str] = ()
@@ -329,7 +329,7 @@ class Choice:
         return f"{needed} draws" if self.assumptions and self.samples[0] < needed else ""
 
     def _assumed(self) -> str:
-        told = list(filter(None, [*self.notes, self.cold, self.boost]))
+        told = list(filter(None, [*self.notes, self.cold]))
         drawn, covered = "no numbers were drawn", "intervals cover the runs"
         if self.assumptions:
             one = len(self.assumptions) == 1
@@ -351,16 +351,17 @@ class Choice:
 
             why = f"No setting is recommended: {FIXED_SPEED}."
             how = "Rows stand as they were given. With -m MACHINE the same work runs at speeds that follow the clock."
-            return [why, how, *self.same(), *self.check]
+            return [why, how, *self.boost_words(), *self.same(), *self.check]
         if chosen is None:
             every, first = " and ".join(self.kept_by_none()), self.options[0]
             nearest = f"No setting keeps {every}; the nearest is {first.label}, which does "
             nearest += f"{self._in(self.keeps_in(first))}."
             nearest += " The others follow by how far their means are beyond it." if len(self.options) > 1 else ""
-            return [nearest, *self.same(), *self._tests_nothing(), *self.check]
+            return [nearest, *self.boost_words(), *self.same(), *self._tests_nothing(), *self.check]
         others = self._other_goals(chosen)
         return [
             self._recommendation(chosen),
+            *self.boost_words(),
             *self._price(),
             *self._at_equal_work(chosen),
             *others.values(),
@@ -386,6 +387,10 @@ class Choice:
             + (", by assumed power" if self.assumed_power and not alone else "")
             + (f", keeps {limits} {self._in(self.keeps_in(chosen))}." if limits else ".")
         )
+
+    def boost_words(self) -> list[str]:
+        """Give the sentence on boost, which stands directly behind what is recommended."""
+        return [f"{self.boost[0].upper()}{self.boost[1:]}."] if self.boost else []
 
     def _doubt(self) -> str:
         """Give the words of a recommendation whose goal is not clearly better than that of the next setting."""
@@ -625,7 +630,7 @@ class Choice:
             ],
             "recommended": None if self.recommended is None else self.recommended.label,
             "findings": self.findings(),
-            "missing": [*self.missing, *self.of_power],
+            "missing": [*self.boost_words(), *self.missing, *self.of_power],
             "assumed": self._assumed(),
             "hangs_on": [
                 {"assumption": one.key, "rank_correlation": one.rank_correlation, "share": one.share, "p": one.p}

@@ -38,7 +38,7 @@ from opplab.simulation.run import check_whole, workers
 from opplab.simulation.work import ENERGY_PER_WORK, POWER_AT_EQUAL_WORK, with_energy_per_work
 from opplab.simulation.workload import Benchmark, Workload
 from opplab.summary.answer import cut_of, ends, latest_begun_ns, shared_timers
-from opplab.summary.caveats import boosted_cpus, eas_off, lone_boost, of_power, of_settings, own_modes
+from opplab.summary.caveats import boosted_cpus, eas_off, of_power, of_settings, own_modes, unknown_boost
 from opplab.sweep.drivers import MachineFacts, no_epp, refused_epp
 from opplab.sweep.missing import changes_unknown_idle, missing, why_unable
 from opplab.sweep.progress import Shown, counted
@@ -276,7 +276,7 @@ def _noted(
     return replace(
         choice,
         missing=notes,
-        boost=lone_boost(on, program.machine, run.boosted_cpus),
+        boost=unknown_boost(on, program.machine, policies.values(), run.boosted_cpus),
         of_power=of_power({on: program.machine}, powers_w),
         facts=[kernels if name == kernels[0] else (name, value) for name, value in choice.facts],
     )

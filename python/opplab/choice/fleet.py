@@ -24,7 +24,7 @@ from opplab.errors import InputError, OpplabError
 from opplab.files import check_size, digest_of, read_text, toml_of, write_text
 from opplab.report.block import Block
 from opplab.report.numbers import quantity, several, some_of
-from opplab.report.start import LITTLE, Start
+from opplab.report.start import LITTLE, Start, in_words
 from opplab.simulation.work import POWER_AT_EQUAL_WORK
 from opplab.sweep.drivers import ACTIVE
 
@@ -63,6 +63,8 @@ class MachineType:
     """Built-in machines of this processor that have power, where this one has a generic curve."""
     limited: list[tuple[str, str]] = field(default_factory=list)
     """Dumps with a limit of the clock, without which the governors are compared, and which limit."""
+    unlike: str = ""
+    """What sets it apart from the first type of the same processor and number of CPUs; empty for that one."""
 
     def machine(self) -> Machine:
         """Give the machine, with the type's name for messages."""
@@ -115,6 +117,8 @@ class Saving:
     """Settings that are left out as they do less work, in sentences."""
     missing: list[str]
     """What its numbers do not hold, in sentences."""
+    boost: str
+    """That boost is unknown beyond a clock, in a sentence; empty if it is known, or if there is none."""
     base_missed: float
     """Activations that the baseline misses, in percent."""
     power: float
@@ -172,7 +176,8 @@ class Saving:
             reason="" if judged is None else judged.reason,
             broken=" and ".join(choice.kept_by_none() if chosen is None else base.breaks),
             left_out=choice.left_out(),
-            missing=[*(f"{words}." for words in (cold, choice.boost) if words), *choice.missing],
+            missing=[*([f"{cold}."] if cold else []), *choice.missing],
+            boost="".join(choice.boost_words()),
             base_missed=0.0 if missed is None else missed.value,
             power=chosen.changes["power"].value if chosen is not None and "power" in chosen.changes else 0.0,
             start=choice.start,
@@ -226,7 +231,10 @@ class Fleet(Block):
             if kind.built_in
         ]
         passed = [f"{kind.name} stays as it is: {saving.passed}." for kind, saving in self.types if saving.passed]
+        unlike = [f"{kind.name} {kind.unlike}." for kind, _ in self.types if kind.unlike]
         return [
+            *_boosts(self.types)[MOST:],
+            *unlike,
             *self._at_equal_work(),
             *([] if _sure(self.types) else filter(None, [_start(self.types)])),
             *limits,
@@ -287,8 +295,10 @@ class Fleet(Block):
         commands = {kind.digest: saving.commands for kind, saving in self.types}
         refused = [{"dump": name, "why": why} for name, why in self.refused]
         words = {
-            name: {kind.digest: getattr(saving, name) for kind, saving in self.types}
-            for name in ("twins", "left_out", "missing")
+            "twins": {kind.digest: saving.twins for kind, saving in self.types},
+            "left_out": {kind.digest: saving.left_out for kind, saving in self.types},
+            "missing": {kind.digest: [*_boosts([(kind, saving)]), *saving.missing] for kind, saving in self.types},
+            "unlike": {kind.digest: kind.unlike for kind, _ in self.types},
         }
         return {**super().facts(), "commands": commands, **words, "refused": refused, "assumed": self.assumed}
 
@@ -415,12 +425,51 @@ def types_of(sources: Mapping[Path, int]) -> tuple[list[MachineType], list[tuple
         kind.dumps.append(str(source))
         kind.limited += [(str(source), limit) for limit in limits]
         kind.machines += number
-    named: dict[str, int] = {}
+    named: dict[str, list[MachineType]] = {}
     for one in types.values():
-        named[one.name] = named.get(one.name, 0) + 1
-        if named[one.name] > 1:
-            one.name = f"{one.name} ({named[one.name]})"
+        alike = named.setdefault(one.name, [])
+        alike.append(one)
+        if len(alike) > 1:
+            one.name = f"{one.name} ({len(alike)})"
+            one.unlike = f"differs from {alike[0].name} in {in_words(_differ(alike[0].text, one.text))}"
     return list(types.values()), refused
+
+
+_TITLES = {"turbo": "turbo table", "opp": "clocks", "idle": "idle states", "base_khz": "base clock"}
+"""What a type's lines call keys of a machine file; the other keys are by their names."""
+_POWER = re.compile(r"(^|_)[um]w$")
+
+
+def _differ(text: str, other: str) -> list[str]:
+    r"""Name in what two machine files differ; power and ranges where nothing else does, as they follow from the rest.
+
+    Examples
+    --------
+    >>> _differ("[[cluster]]\nopp = [{ khz = 2 }]", "[[cluster]]\nopp = [{ khz = 2 }]\nturbo = [{ khz = 3 }]")
+    ['turbo table']
+    """
+    ours, theirs = (toml_of(each, "the machine file") for each in (text, other))
+    clusters = [tree.pop("cluster") for tree in (ours, theirs)]
+    pairs = [(ours, theirs), *zip(*clusters, strict=False)]
+    whole: dict[str, None] = {}
+    power: dict[str, None] = {}
+    if len(clusters[0]) != len(clusters[1]):
+        whole["clusters"] = None
+    for one, two in pairs:
+        for key in sorted({*one, *two} - {"name", "provenance", "source"}):
+            bare = [_bare(each.get(key)) for each in (one, two)]
+            if key != "range" and not _POWER.search(key) and bare[0] != bare[1]:
+                whole[_TITLES.get(key, key)] = None
+            elif one.get(key) != two.get(key):
+                power["ranges" if key == "range" else "power"] = None
+    return [*(whole or power)]
+
+
+def _bare(value: Any) -> Any:
+    """Give a part of a machine file without its power."""
+    if isinstance(value, Mapping):
+        return {key: _bare(inner) for key, inner in value.items() if not _POWER.search(key)}
+    return [_bare(inner) for inner in value] if isinstance(value, list) else value
 
 
 _LIMITS = ("turbo-off", "freq-capped")
@@ -723,12 +772,16 @@ def _sure(answered: Sequence[tuple[MachineType, Saving]]) -> list[tuple[MachineT
 def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
     if not answered:
         return "No machine type could be answered."
+    boosts = _boosts(answered)
+    if len(boosts) > MOST:
+        boosts[MOST:] = [f"So it is, or in part, on {several(len(boosts) - MOST, 'more type')} (below)."]
     if all(saving.setting == saving.baseline for _, saving in answered):
         bases = " or ".join(dict.fromkeys(saving.baseline for _, saving in answered))
+        types = several(len(answered), "machine type")
+        stays = f"The baseline, {bases}, is the best on {types}: nothing to change."
         if any(saving.passed for _, saving in answered):
-            types = several(len(answered), "machine type")
-            return f"No setting is better than the baseline, {bases}, on {types}: nothing to change."
-        return f"The baseline, {bases}, is the best on {several(len(answered), 'machine type')}: nothing to change."
+            stays = f"No setting is better than the baseline, {bases}, on {types}: nothing to change."
+        return " ".join([stays, *boosts])
     words = []
     if sure := _sure(answered):
         total = sum(watts * kind.machines for kind, _, watts in sure)
@@ -740,6 +793,8 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
         high = sum((watts if saving.high is None else saving.high) * kind.machines for kind, saving, watts in sure)
         ends = "" if low == high else f"; the ends of the intervals add up to {quantity(low)} and {quantity(high)} W"
         words.append(f"Clear savings: {year} at the baseline's work, on {machines}{ends}.")
+        # Directly behind what is called clear.
+        words += boosts
         words += filter(None, [_start(answered)])
         known = [(kind, saving.watts) for kind, saving in answered if saving.watts is not None]
         whole = sum(watts * kind.machines for kind, watts in known)
@@ -748,7 +803,13 @@ def _finding(answered: Sequence[tuple[MachineType, Saving]]) -> str:
             words.append(f"By the means of {several(len(known), 'type')}, clear or not: {year}.")
     # What the other types have in common is one sentence, and how many they are.
     others = Counter(_why_not(saving) for _, saving in answered if not (saving.clear and (saving.watts or 0.0) > 0))
-    return " ".join([*words, *(text.format(several(count, "machine type")) for text, count in others.items())])
+    words += (text.format(several(count, "machine type")) for text, count in others.items())
+    return " ".join([*words, *([] if sure else boosts)])
+
+
+def _boosts(answered: Sequence[tuple[MachineType, Saving]]) -> list[str]:
+    """Give the sentences on unknown boost."""
+    return [saving.boost for _, saving in answered if saving.boost]
 
 
 def _why_not(saving: Saving) -> str:

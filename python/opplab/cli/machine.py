@@ -354,11 +354,11 @@ def _findings(source: str) -> list[dict[str, Any]]:
         return [dict(item) for item in cppc.findings(tables)]
     path, text = source_text(source)
     found: list[dict[str, Any]] = json.loads(_opplab.check_machine(path, text))
-    if text is not None:
-        from opplab.simulation.machine_marks import worst_case_latencies
+    from opplab.simulation.machine_marks import unknown_turbo_finding, worst_case_latencies
 
-        found += worst_case_latencies(text)
-    return found
+    machine = _opplab.import_machine(source)[0] if text is None else Machine.load(source)._inner
+    found += unknown_turbo_finding(Machine(machine).tree)
+    return found + ([] if text is None else worst_case_latencies(text))
 
 
 def _tests(found: list[dict[str, Any]]) -> list[Test]:

@@ -1,4 +1,4 @@
-"""Which numbers of a machine file have a source mark, and which latencies are worst cases.
+"""Which numbers of a machine file have a source mark, which latencies are worst cases, and whether turbo is unknown.
 
 Marks stand in ``[source]``: a path as ``cluster.opp.uw`` marks what lies under it, ``cluster.opp`` all of its columns.
 A path that begins with ``default.`` marks what an import took from a named default.
@@ -84,3 +84,54 @@ def worst_case_latencies(text: str) -> list[dict[str, str]]:
             parts = ("idle-worst-case", "note", what, cost, remedy)
             found.append(dict(zip(("check", "severity", "what", "cost", "remedy"), parts, strict=True)))
     return found
+
+
+_TURBO_STEP_KHZ = 1000
+"""How far the P-state that stands for turbo is above the base clock in firmware's tables of Intel's processors."""
+_UNKNOWN = "unknown"
+"""How an import's mark of turbo begins where the source has turbo and no clock of it."""
+
+
+def unknown_turbo(name: str, machine: Mapping[str, Any]) -> str:
+    """Report that a machine has turbo (boost) of which its file has no clock; empty if it has none, or has its clocks.
+
+    Turbo is there by the import's mark, by CPPC's levels, or by the P-state that stands for it.
+
+    Parameters
+    ----------
+    machine : mapping
+        As a case's JSON has it, or `Machine.tree`.
+
+    Examples
+    --------
+    >>> table = [{"khz": 1_200_000}, {"khz": 2_000_000}, {"khz": 2_001_000}]
+    >>> unknown_turbo("xeon", {"cluster": [{"base_khz": 2_000_000, "opp": table}]})[:65]
+    'turbo of xeon is unknown: runs are at most at the base clock of 2'
+    >>> unknown_turbo("xeon", {"cluster": [{"base_khz": 2_000_000, "opp": table[:2]}]})
+    ''
+    """
+    marked = str(machine.get("source", {}).get("default.cluster.turbo", "")).startswith(_UNKNOWN)
+    bases: dict[int, str] = {}
+    for cluster in machine["cluster"]:
+        top = cluster["opp"][-1]["khz"]
+        base = cluster.get("base_khz") or top
+        stands = top == base + _TURBO_STEP_KHZ
+        levels = cluster.get("cppc") or {}
+        boosts = levels.get("highest_perf", 0) > levels.get("nominal_perf", 0) > 0
+        if not cluster.get("turbo") and (stands or (top <= base and (marked or boosts))):
+            bases[base] = f" (its P-state of {top / 1000:g} MHz stands for turbo)" if stands else ""
+    if not bases:
+        return ""
+    base = max(bases)
+    most = f"at most at the base clock of {base / 1000:g} MHz{bases[base]}"
+    return f"turbo of {name} is unknown: runs are {most}, and no draw has more"
+
+
+def unknown_turbo_finding(machine: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Give the same in the form of `opplab machine check`."""
+    if not (what := unknown_turbo(machine["name"], machine)):
+        return []
+    cost = "settings that ask for the highest clocks run slower than they would: answers favour low clocks"
+    remedy = "turbo: clocks by active cores, from a dump with registers (Intel, 0x1ad) or measured"
+    parts = ("turbo-unknown", "warning", what, cost, remedy)
+    return [dict(zip(("check", "severity", "what", "cost", "remedy"), parts, strict=True))]

@@ -34,7 +34,7 @@ from opplab.runs import is_rate
 from opplab.simulation.power import NO_IDLE_POWER, how_to_get_power, is_of_power, is_unknown
 from opplab.simulation.ranges import assumed_in_words, number_in
 from opplab.simulation.work import APART, ENERGY_PER_WORK, POWER_AT_EQUAL_WORK, with_energy_per_work
-from opplab.summary.caveats import boosted_cpus, caveats, eas_off, held_clocks, lone_boost, machines_of
+from opplab.summary.caveats import boosted_cpus, caveats, eas_off, held_clocks, machines_of, unknown_boost
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
 from opplab.uncertainty.causes import CHANCE
@@ -475,7 +475,7 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
         *_cold_waits(experiment, lines, policies),
         _unfinished(cases),
     ]
-    beside += [_first_idle(policies, cases), shared, *_lone_boosts(experiment, cases)]
+    beside += [_first_idle(policies, cases), shared, *_unknown_boosts(experiment, cases)]
     every_run = [run for of in cases.values() for run in of.values()]
     answer.assumed = _assumed(experiment, lines, every_run, sure, beside)
     answer.missing = _cut(experiment, results)
@@ -1068,13 +1068,14 @@ def _cold_waits(experiment: Experiment, lines: Sequence[Line], policies: Mapping
     return list(dict.fromkeys(found))
 
 
-def _lone_boosts(experiment: Experiment, cases: Mapping[tuple[Point, str], Values]) -> list[str]:
-    """Report the machines of which several cores ran at the boost of one."""
+def _unknown_boosts(experiment: Experiment, cases: Mapping[tuple[Point, str], Values]) -> list[str]:
+    """Report the machines whose boost is unknown, or of which several cores ran at the boost of one."""
     found = []
     for name, machine in machines_of(experiment).items():
         own = [run for ((on, *_), _), runs in cases.items() if on == name for run in runs.values()]
         cpus = max((boosted_cpus(run, machine["cluster"]) for run in own), default=0.0)
-        found.append(lone_boost(name, machine, cpus))
+        policies = [case.file["policy"] for case in experiment.cases if case.machine == name]
+        found.append(unknown_boost(name, machine, policies, cpus))
     return found
 
 

@@ -12,6 +12,7 @@ from opplab.fit.machine_class import SERVER_PROFILES
 from opplab.kernel import KernelProfile
 from opplab.report.start import in_words
 from opplab.simulation.cases import Case
+from opplab.simulation.machine_marks import unknown_turbo
 from opplab.simulation.power import known_power
 from opplab.sweep.drivers import (
     ACTIVE,
@@ -411,16 +412,18 @@ def boosted_cpus(run: Mapping[str, float | None], clusters: Sequence[Mapping[str
     return most
 
 
-def lone_boost(name: str, machine: Mapping[str, Any], cpus: float) -> str:
-    """Report that several cores ran at the boost that is known of one alone.
+def unknown_boost(name: str, machine: Mapping[str, Any], policies: Iterable[Mapping[str, Any]], cpus: float) -> str:
+    """Report that a machine's boost is unknown, or that several cores ran at the boost that is known of one alone.
 
     Parameters
     ----------
-    machine : mapping
-        As a case's JSON has it.
+    machine, policies : mapping
+        As a case's JSON has them.
     cpus : float
         `boosted_cpus` of the run that boosts most.
     """
+    if any(not policy.get("no_turbo") for policy in policies) and (unknown := unknown_turbo(name, machine)):
+        return unknown
     mark = str(machine.get("source", {}).get("default.cluster.turbo", ""))
     bins = [each for cluster in machine["cluster"] if len(each := cluster.get("turbo", ())) == 1]
     if not mark.startswith(_LONE_BOOST) or not bins or cpus <= 1:
