@@ -189,13 +189,12 @@ rtapp = "{tmp_path}/w.json"
 
 def test_toml_of_a_later_version_is_one_line(tmp_path: Path) -> None:
     """Inline tables over several lines are TOML 1.1: the extension takes them, Python's reader does not."""
-    machine = tmp_path / "m.toml"
-    data = Path(__file__).parents[2] / "python/opplab/data/machines/juno-r2.toml"
+    experiment = tmp_path / "e.toml"
+    data = Path(__file__).parents[2] / "python/opplab/data/experiments/hwp-boost.toml"
     text = data.read_text()
-    assert "{ khz = " in text
-    machine.write_text(text.replace("{ khz = ", "{\n khz = ", 1))
-    (tmp_path / "p.csv").write_text("soc,cpu,khz,busy_mean_mw\nx,0,450000,50\nx,0,950000,150\n")
-    check_refused("it is read as TOML 1.0 here", "fit", "power", str(machine), str(tmp_path / "p.csv"))
+    assert "gates = { hwp" in text
+    experiment.write_text(text.replace("gates = { hwp", "gates = {\n hwp", 1))
+    check_refused("it is read as TOML 1.0 here", "run", str(experiment))
 
 
 def test_control_characters_do_not_reach_the_terminal(tmp_path: Path) -> None:

@@ -66,8 +66,8 @@ def test_work_that_did_not_end_does_not_hide_the_rest(tmp_path: Path) -> None:
     assert "groups=8 unknown unknown" in shown
     assert "Score against 3 published changes" in shown
     assert (
-        "Not scored: 1 published value (elapsed of CPPC-EAS hackbench groups=8 is not known: the work did not end)."
-        in shown
+        "Not scored: 1 published value (elapsed of CPPC-EAS hackbench-many groups=8 is not known: the work did not "
+        "end)." in shown
     )
 
 

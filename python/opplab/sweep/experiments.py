@@ -107,6 +107,8 @@ class Experiment:
         path = catalog.find("experiment", name)
         whole = read_text(path, "an experiment file")
         inner = _opplab.Experiment.parse(str(path), whole)
+        # Answers read it by this reader, too: what it refuses is refused before the first run.
+        toml_of(whole, path)
         _check_published(inner.published, path)
         from opplab.simulation.run import check_whole, duration_ns
 

@@ -1167,7 +1167,7 @@ mod tests {
             let mut env = LbEnv::new(sd, 0, IdleType::Idle, failed, 32);
             (env.rules, env.imbalance) = (rules(kernel).rules, imbalance);
             let machine = Machine::new(false, &[0], &[0xff], 0);
-            let task = BalanceTask { h_load: 1000, ..machine.task(0) };
+            let task = BalanceTask { h_load: 1000, ..machine.task(0, 1) };
             amount_to_move(&env, &task, CpuLoad::default).is_some()
         };
         let bounds =
