@@ -105,7 +105,7 @@ fn an_experiment_that_is_too_large_is_refused() {
     assert_ne!(many, text);
     let message = told(&many, None).expect_err("60 GB");
     assert!(
-        message.starts_with("failed to read x.toml:12:14: the programs of its 600080 cases take more than 512 MiB"),
+        message.starts_with("failed to read x.toml:14:14: the programs of its 600080 cases take more than 512 MiB"),
         "{message}"
     );
     let message = told(&text, Some(4_000_000_000)).expect_err("too many");
