@@ -203,6 +203,14 @@ def test_runs_in_which_placement_was_not_energy_aware_are_counted(tmp_path: Path
     assert words.replace("2 of 2", "1 of 1") in str(found).replace("\n", " ")
 
 
+def _run_of_eight(folder: Path, machine: str) -> list[str]:
+    """Give the command that runs eight busy tasks on a machine of that folder."""
+    task = {"instance": 8, "loop": -1, "run": 8000, "timer": {"ref": "unique", "period": 10000}}
+    file = folder / "eight.json"
+    file.write_text(json.dumps({"tasks": {"t": task}, "global": {"duration": 1, "calibration": "CPU0"}}))
+    return ["run", str(file), "-m", str(folder / f"{machine}.toml"), "--governor", "performance", "--seconds", "0.2"]
+
+
 def test_cores_that_boost_as_one_alone_are_named(tmp_path: Path) -> None:
     """Goal: watts and waits of all cores at the boost of one are assumed. Method: an imported EPYC, two loads."""
     text, _ = generic_power(_opplab.import_machine(str(shared("data/pepc/rome0.tar.xz")))[0].renamed("rome").to_toml())
@@ -222,10 +230,7 @@ def test_cores_that_boost_as_one_alone_are_named(tmp_path: Path) -> None:
     assert words in found(8).splitlines()[1], "directly behind what is recommended"
     assert "boost as one core" not in found(1)
     assert "boost as one core" not in found(8, no_turbo=True)
-    task = {"instance": 8, "loop": -1, "run": 8000, "timer": {"ref": "unique", "period": 10000}}
-    file = tmp_path / "eight.json"
-    file.write_text(json.dumps({"tasks": {"t": task}, "global": {"duration": 1, "calibration": "CPU0"}}))
-    run = ["run", str(file), "-m", str(tmp_path / "rome.toml"), "--governor", "performance", "--seconds", "0.2"]
+    run = _run_of_eight(tmp_path, "rome")
     done = called(*run, "-o", tmp_path / "out", columns=300)
     assert words in " ".join(done.stdout.split())
 
@@ -253,10 +258,7 @@ def test_turbo_without_clocks_is_named(tmp_path: Path) -> None:
     assert words[1:] not in str(choice(whole)) and words[1:] not in str(choice(bare, no_turbo=True))
 
     (tmp_path / "xeon.toml").write_text(bare.to_toml())
-    task = {"instance": 8, "loop": -1, "run": 8000, "timer": {"ref": "unique", "period": 10000}}
-    file = tmp_path / "eight.json"
-    file.write_text(json.dumps({"tasks": {"t": task}, "global": {"duration": 1, "calibration": "CPU0"}}))
-    run = ["run", str(file), "-m", str(tmp_path / "xeon.toml"), "--governor", "performance", "--seconds", "0.2"]
+    run = _run_of_eight(tmp_path, "xeon")
     done = answered(*run, "-o", tmp_path / "out", columns=300)
     assert words in " ".join(done.stdout.split())
     assert words in (tmp_path / "out" / "report.html").read_text()

@@ -656,6 +656,18 @@ pub const BIRTHS_AND_ENDS: [&str; 13] = [
     "cpuhp_exit",
 ];
 
+/// [`BIRTHS_AND_ENDS`], and `own` events; `N` is the number of both.
+pub const fn with_births_and_ends<const N: usize>(own: &[&'static str]) -> [&'static str; N] {
+    assert!(N == BIRTHS_AND_ENDS.len() + own.len(), "the number of both");
+    let (mut all, mut place) = ([""; N], 0);
+    while place < N {
+        let left = place < BIRTHS_AND_ENDS.len();
+        all[place] = if left { BIRTHS_AND_ENDS[place] } else { own[place - BIRTHS_AND_ENDS.len()] };
+        place += 1;
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -356,8 +356,8 @@ def _findings(source: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(_opplab.check_machine(path, text))
     from opplab.simulation.machine_marks import unknown_turbo_finding, worst_case_latencies
 
-    machine = _opplab.import_machine(source)[0] if text is None else Machine.load(source)._inner
-    found += unknown_turbo_finding(Machine(machine).tree)
+    machine = Machine(_opplab.import_machine(source)[0]) if text is None else Machine.load(source)
+    found += unknown_turbo_finding(machine.tree)
     return found + ([] if text is None else worst_case_latencies(text))
 
 

@@ -81,9 +81,12 @@ def worst_case_latencies(text: str) -> list[dict[str, str]]:
             remedy = (
                 f"wake_us: what was measured, or a share of it (0.3: {0.3 * latency_us:.0f}) with a range of 0.05 to 1"
             )
-            parts = ("idle-worst-case", "note", what, cost, remedy)
-            found.append(dict(zip(("check", "severity", "what", "cost", "remedy"), parts, strict=True)))
+            found.append(_finding("idle-worst-case", "note", what, cost, remedy))
     return found
+
+
+def _finding(check: str, severity: str, what: str, cost: str, remedy: str) -> dict[str, str]:
+    return {"check": check, "severity": severity, "what": what, "cost": cost, "remedy": remedy}
 
 
 _TURBO_STEP_KHZ = 1000
@@ -133,5 +136,4 @@ def unknown_turbo_finding(machine: Mapping[str, Any]) -> list[dict[str, str]]:
         return []
     cost = "settings that ask for the highest clocks run slower than they would: answers favour low clocks"
     remedy = "turbo: clocks by active cores, from a dump with registers (Intel, 0x1ad) or measured"
-    parts = ("turbo-unknown", "warning", what, cost, remedy)
-    return [dict(zip(("check", "severity", "what", "cost", "remedy"), parts, strict=True))]
+    return [_finding("turbo-unknown", "warning", what, cost, remedy)]

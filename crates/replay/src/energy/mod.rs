@@ -21,7 +21,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use opplab_model::machine::{Cluster, Machine};
-use opplab_signals::decode::{SchedEvent, SchedSink};
+use opplab_signals::decode::{SchedEvent, SchedSink, with_births_and_ends};
 use opplab_trace::Event;
 
 use crate::idle_states::IdleStates;
@@ -34,27 +34,8 @@ pub(crate) use integrate::Integrator;
 ///
 /// Marks count for the time of residencies, too: a simulated run's trace ends with one. Births and ends show whose a pid is
 /// ([`opplab_signals::decode::Threads`]), and they and wake-ups where a task is no more.
-pub const EVENTS: [&str; 19] = [
-    "sched_switch",
-    "task_newtask",
-    "sched_process_fork",
-    "sched_wakeup_new",
-    "sched_process_exit",
-    "sched_process_free",
-    "sched_waking",
-    "sched_wakeup",
-    "sched_migrate_task",
-    "cpuhp_enter",
-    "cpuhp_multi_enter",
-    "cpuhp_exit",
-    "cpu_frequency",
-    "cpu_idle",
-    "power_rail",
-    "print",
-    "tracing_mark_write",
-    "idle_exit",
-    "cluster_idle",
-];
+pub const EVENTS: [&str; 19] =
+    with_births_and_ends(&["cpu_frequency", "power_rail", "print", "tracing_mark_write", "idle_exit", "cluster_idle"]);
 
 /// What idle CPUs count as in a trace without idle states.
 pub const NO_STATES: &str =
