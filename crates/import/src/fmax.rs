@@ -91,9 +91,8 @@ impl FmaxInput {
         let mut input = Self::of_machine(&imported.machine);
         let first = facts.cpus.keys().next().copied().unwrap_or(0);
         let policy = facts.policies.values().find(|policy| policy.cpus.contains(&first));
-        let ratio = facts.msr(msr::PLATFORM_INFO).map_or(0, |info| ((info >> 8) & 0xff) as u32);
-        if ratio != 0 {
-            input.sources.base_khz = ratio * 100_000;
+        if let Some(khz) = facts.cpus.keys().find_map(|&cpu| msr::platform_info_khz(facts, cpu)) {
+            input.sources.base_khz = khz;
         } else if input.platform() == Platform::Intel && imported.machine.clusters[0].base_khz == 0 {
             // The machine's highest frequency may be turbo.
             input.sources.base_khz = 0;

@@ -104,6 +104,14 @@ struct Kind {
     efficiency_class: Option<u32>,
 }
 
+impl Kind {
+    /// Whether a level of HWP is 100 MHz: on all but the big cores of hybrid processors (intel_pstate.c:hwp_get_cpu_scaling(),
+    /// v6.12).
+    fn has_levels_of_100_mhz(&self) -> bool {
+        self.core_type != Some(CoreType::Core)
+    }
+}
+
 struct Maker<'a> {
     facts: &'a Facts,
     missing: Vec<String>,
@@ -278,7 +286,8 @@ impl Maker<'_> {
 
     fn provenance(&self) -> String {
         let facts = self.facts;
-        let cpu = facts.processor.as_ref().map_or(String::new(), |processor| format!("{}; ", processor.model_name));
+        let named = facts.processor.as_ref().filter(|processor| !processor.model_name.is_empty());
+        let cpu = named.map_or(String::new(), |processor| format!("{}; ", processor.model_name));
         format!("{cpu}imported from {} {}", facts.kind.name(), self.source_name())
     }
 
@@ -322,7 +331,7 @@ impl Maker<'_> {
             return scaled.map(|capacity| capacity.clamp(1, 1024)).collect();
         }
         let hybrid = groups.iter().any(|(kind, _)| kind.core_type != groups[0].0.core_type);
-        let highest: Vec<u32> = groups.iter().filter_map(|(kind, _)| Some(kind.cppc?[0])).collect();
+        let highest: Vec<u32> = groups.iter().filter_map(|(kind, cpus)| self.highest_perf(kind, cpus[0])).collect();
         if hybrid && highest.len() == groups.len() {
             let max = highest.iter().copied().max().unwrap_or(1).max(1);
             self.default(
@@ -340,6 +349,13 @@ impl Maker<'_> {
             self.missing("capacity of the kinds of core (1024 for all)");
         }
         vec![1024; groups.len()]
+    }
+
+    /// The highest performance of a CPU, by CPPC or HWP.
+    fn highest_perf(&self, kind: &Kind, cpu: u32) -> Option<u32> {
+        let by_register = || msr::hwp_caps_of(self.facts, cpu).map(|caps| caps.highest);
+        let by_clock = || kind.max_khz.filter(|_| kind.has_levels_of_100_mhz()).map(|khz| khz / STEP_KHZ);
+        kind.cppc.map(|caps| caps[0]).or_else(by_register).or_else(by_clock)
     }
 
     fn cluster(
@@ -383,13 +399,19 @@ impl Maker<'_> {
             };
             self.notes.push(format!("{name}: boost's points, {} MHz, are left out; {why}", list.join(", ")));
         }
+        let is_small = matches!(kind.core_type, Some(CoreType::Atom | CoreType::LowPower));
         let mut turbo = msr::turbo_of(facts, first);
         if !turbo.is_empty() {
-            self.mark("cluster.turbo", "msr.0x1ad");
+            self.mark("cluster.turbo", if is_small { "msr.0x650" } else { "msr.0x1ad" });
         }
         let cppc = of_cpu.cppc.map(|cppc| cppc.caps);
-        let base_khz = self.base_khz(first, policy.as_ref(), cppc);
+        let base_khz = self.base_khz(first, is_small, policy.as_ref(), cppc);
         let max_khz = policy.as_ref().and_then(|policy| policy.max_khz).unwrap_or(0);
+        // Small cores have bins of their own, in a register that most dumps lack.
+        if is_small && turbo.is_empty() && max_khz != 0 {
+            turbo.push(TurboBin { active_cores: 1, khz: max_khz });
+            self.mark("cluster.turbo", "cpuinfo_max_freq");
+        }
         // The P-state of acpi-cpufreq that stands for turbo is no clock of it.
         let p0_khz = policy.as_ref().and_then(acpi_p0_khz).unwrap_or(0);
         // Where boost has points of its own, software asks for them.
@@ -402,12 +424,6 @@ impl Maker<'_> {
                 "lone-core-only: cpuinfo_max_freq with one core active; what more cores get is unknown: they get the same, and no \
                  range or draw holds less",
             );
-        }
-        // Small cores have bins of their own, which the dumped registers lack.
-        if matches!(kind.core_type, Some(CoreType::Atom | CoreType::LowPower)) && max_khz != 0 {
-            turbo.clear();
-            turbo.push(TurboBin { active_cores: 1, khz: max_khz });
-            self.mark("cluster.turbo", "cpuinfo_max_freq");
         }
         let is_base = base_khz != 0 && max_khz <= base_khz.max(p0_khz) + 1000;
         if turbo.is_empty() && boosts_itself && is_base && self.has_turbo(policy.as_ref()) {
@@ -424,7 +440,7 @@ impl Maker<'_> {
                 self.mark("cluster.hwp.balance_performance", "msr.0x774");
             }
         } else if let Some(policy) = policy.as_ref().filter(|policy| self.runs_hwp(policy)) {
-            hwp = self.hwp_of_sysfs(kind, policy, cppc);
+            hwp = self.hwp_by_clock(kind, policy, base_khz, cppc);
         }
         if kind.efficiency_class.is_some() {
             self.mark("cluster.efficiency_class", "efficiency_class");
@@ -460,19 +476,25 @@ impl Maker<'_> {
     }
 
     /// Whether intel_pstate has hardware P-states on: it has these two files only then
-    /// (intel_pstate.c:hwp_cpufreq_attrs, v6.12).
+    /// (intel_pstate.c:hwp_cpufreq_attrs, v6.12), and the register faults without them.
     fn runs_hwp(&self, policy: &PolicyFacts) -> bool {
         let kind = policy.driver.as_deref().and_then(DriverId::named).map(|driver| driver.kind);
         let is_intel = matches!(kind, Some(DriverKind::IntelActive | DriverKind::IntelPassive));
-        is_intel && (policy.epp.is_some() || policy.base_khz.is_some())
+        let has_levels = self.facts.msr(msr::HWP_CAPABILITIES).is_some();
+        is_intel && (policy.epp.is_some() || policy.base_khz.is_some() || has_levels)
     }
 
-    /// HWP's levels where its register (0x771) was not dumped: by CPPC, which firmware takes from it, or in steps of
-    /// 100 MHz, which only processors of one kind of core have. The guaranteed level is that of `base_frequency`, which the
-    /// kernel makes of it.
-    fn hwp_of_sysfs(&mut self, kind: &Kind, policy: &PolicyFacts, cppc: Option<CppcCaps>) -> Option<HwpCaps> {
+    /// HWP's levels where its register (0x771) is not known: by CPPC, which firmware takes from it, or in steps of 100 MHz,
+    /// which the big cores of hybrid processors do not have. The guaranteed level is that of the base clock.
+    fn hwp_by_clock(
+        &mut self,
+        kind: &Kind,
+        policy: &PolicyFacts,
+        base_khz: u32,
+        cppc: Option<CppcCaps>,
+    ) -> Option<HwpCaps> {
         let max_khz = policy.max_khz.filter(|&khz| khz > 0);
-        let known = max_khz.zip(policy.base_khz.filter(|&khz| khz > 0)).and_then(|(max_khz, base_khz)| {
+        let known = max_khz.filter(|_| base_khz > 0).and_then(|max_khz| {
             let (highest, most_efficient, lowest, words) = match cppc.filter(|caps| caps.highest_perf > 0) {
                 Some(caps) => (
                     caps.highest_perf,
@@ -480,7 +502,7 @@ impl Maker<'_> {
                     caps.lowest_perf,
                     "levels-by-cppc: as acpi_cppc has them",
                 ),
-                None if kind.core_type.is_none() => {
+                None if kind.has_levels_of_100_mhz() => {
                     let least = policy.min_khz? / 100_000;
                     (
                         max_khz / 100_000,
@@ -499,12 +521,13 @@ impl Maker<'_> {
         match known {
             Some((caps, words)) => {
                 let words =
-                    format!("{words}, and the guaranteed one by base_frequency, as register 0x771 was not dumped");
+                    format!("{words}, and the guaranteed one by the base clock, as register 0x771 is not known");
                 self.default("cluster.hwp", words);
                 Some(caps)
             }
             None => {
-                self.missing("levels of hardware P-states (HWP, register 0x771): it is simulated without HWP and its preferences");
+                let whose = kind.core_type.map_or(String::new(), |core_type| format!(" of {} cores", core_type.name()));
+                self.missing(&format!("levels of hardware P-states{whose} (HWP, register 0x771): simulated without HWP and its preferences"));
                 None
             }
         }
@@ -522,17 +545,26 @@ impl Maker<'_> {
         (epp != 0 && by_kernel != Some(epp)).then_some(epp)
     }
 
-    /// The highest frequency without turbo: by cpufreq, the registers, the table, intel_pstate's share of turbo, CPPC or the processor's
-    /// name, in this order; 0 where none has it.
-    fn base_khz(&mut self, cpu: u32, policy: Option<&PolicyFacts>, cppc: Option<CppcCaps>) -> u32 {
+    /// The highest frequency without turbo: by cpufreq, the registers, the table, intel_pstate's share of turbo, CPPC or the
+    /// processor's name, in this order; 0 where none has it.
+    fn base_khz(&mut self, cpu: u32, is_small: bool, policy: Option<&PolicyFacts>, cppc: Option<CppcCaps>) -> u32 {
         if let Some(khz) = policy.and_then(|policy| policy.base_khz) {
             self.mark("cluster.base_khz", "base_khz");
             return khz;
         }
-        let khz = self.platform_info_khz(cpu);
-        if khz != 0 {
-            self.mark("cluster.base_khz", "msr.0xce");
-            return khz;
+        // The registers are of the big cores, whatever CPU they are read on.
+        let by_register =
+            self.facts.cpus.keys().find_map(|&other| msr::base_khz(self.facts, if is_small { other } else { cpu }));
+        if let Some((khz, address)) = by_register {
+            if !is_small {
+                self.mark("cluster.base_khz", &format!("msr.{address:#x}"));
+                return khz;
+            }
+            self.default(
+                "cluster.base_khz",
+                "small-cores-0.73: of small cores 0.73 of the big ones', as on Alder and Raptor Lake (0.71 to 0.75), assumed",
+            );
+            return (u64::from(khz) * 73 / 100 + 50_000) as u32 / STEP_KHZ * STEP_KHZ;
         }
         if let Some(p0) = policy.and_then(acpi_p0_khz) {
             self.mark("cluster.base_khz", "opps");
@@ -557,12 +589,6 @@ impl Maker<'_> {
             self.missing("the base frequency (base_khz; f_max and the frequency scale count from it)");
         }
         0
-    }
-
-    /// The clock at which TSC and MPERF count (MSR_PLATFORM_INFO, bits 15:8), in kHz; 0 where it is not known.
-    fn platform_info_khz(&self, cpu: u32) -> u32 {
-        let info = self.facts.cpus[&cpu].msrs.get(&msr::PLATFORM_INFO);
-        info.map_or(0, |&info| ((info >> 8) & 0xff) as u32 * 100_000)
     }
 
     /// Whether all cores have one clock, by the model; of an Intel client of which that is not known it is missing.
@@ -592,7 +618,8 @@ impl Maker<'_> {
 
     /// The same where `clusters[0]` has another base clock: what its firmware guarantees.
     fn tsc_khz(&mut self, clusters: &[Cluster]) -> u32 {
-        let khz = self.facts.cpus.keys().next().map_or(0, |&cpu| self.platform_info_khz(cpu));
+        let first = self.facts.cpus.keys().next();
+        let khz = first.and_then(|&cpu| msr::platform_info_khz(self.facts, cpu)).unwrap_or(0);
         if khz == 0 || clusters.first().is_none_or(|first| [0, khz].contains(&first.base_khz)) {
             return 0;
         }

@@ -20,6 +20,15 @@ const TURBO_RATIO_LIMIT2: u32 = 0x1af;
 pub(crate) const HWP_CAPABILITIES: u32 = 0x771;
 /// `MSR_HWP_REQUEST`.
 pub(crate) const HWP_REQUEST: u32 = 0x774;
+/// `MSR_SECONDARY_TURBO_RATIO_LIMIT`: that of a hybrid processor's small cores.
+pub(crate) const SECONDARY_TURBO_RATIO_LIMIT: u32 = 0x650;
+/// `MSR_CONFIG_TDP_NOMINAL`; those of the first and the second level follow.
+pub(crate) const CONFIG_TDP_NOMINAL: u32 = 0x648;
+/// `MSR_CONFIG_TDP_CONTROL`.
+pub(crate) const CONFIG_TDP_CONTROL: u32 = 0x64b;
+/// Registers whose value differs between the kinds of core of a hybrid processor.
+pub(crate) const OF_ITS_KIND: &[u32] =
+    &[PLATFORM_INFO, TURBO_RATIO_LIMIT, CONFIG_TDP_NOMINAL, HWP_CAPABILITIES, HWP_REQUEST];
 const RAPL_POWER_UNIT: u32 = 0x606;
 const PKG_POWER_LIMIT: u32 = 0x610;
 const PKG_POWER_INFO: u32 = 0x614;
@@ -31,8 +40,10 @@ const EACH_CPU: &[u32] =
 /// Registers that are read; the others are skipped.
 fn is_used(address: u32) -> bool {
     EACH_CPU.contains(&address)
-        || [RAPL_POWER_UNIT, PKG_POWER_LIMIT, PKG_POWER_INFO, TURBO_RATIO_LIMIT2, 0x1a0, 0x66a, 0x66c, 0x650, 0x1fc]
+        || (CONFIG_TDP_NOMINAL..=CONFIG_TDP_CONTROL).contains(&address)
+        || [RAPL_POWER_UNIT, PKG_POWER_LIMIT, PKG_POWER_INFO, TURBO_RATIO_LIMIT2, SECONDARY_TURBO_RATIO_LIMIT]
             .contains(&address)
+        || [0x1a0, 0x66a, 0x66c, 0x1fc].contains(&address)
 }
 
 /// Reads `msr.txt` into the CPUs of `facts`.
@@ -86,6 +97,9 @@ fn missing_cpu(facts: &Facts, given: &[u32]) -> Option<u32> {
     facts.cpus.iter().find(|(cpu, of_cpu)| !has(cpu) && kinds.contains(&of_cpu.core_type)).map(|(&cpu, _)| cpu)
 }
 
+/// The clock of a ratio of 1.
+const BUS_KHZ: u32 = 100_000;
+
 fn byte(value: u64, index: u32) -> u32 {
     ((value >> (8 * index)) & 0xff) as u32
 }
@@ -109,6 +123,26 @@ pub(crate) fn epp_of(facts: &Facts, cpu: u32) -> Option<u32> {
 /// The value of `MSR_HWP_CAPABILITIES` of a CPU, if HWP is there.
 pub(crate) fn hwp_caps_of(facts: &Facts, cpu: u32) -> Option<HwpCaps> {
     facts.cpus.get(&cpu)?.msrs.get(&HWP_CAPABILITIES).map(|&value| hwp_caps(value))
+}
+
+/// The clock at which a CPU's TSC and MPERF count, in kHz: bits 15:8 of 0xce. `None` where the register is not known, or 0.
+pub(crate) fn platform_info_khz(facts: &Facts, cpu: u32) -> Option<u32> {
+    let info = facts.cpus.get(&cpu)?.msrs.get(&PLATFORM_INFO)?;
+    Some(byte(*info, 1) * BUS_KHZ).filter(|&khz| khz != 0)
+}
+
+/// The highest clock of a CPU without turbo, in kHz, and the register that has it. Where the TDP has several levels it is that
+/// of the level that is set (intel_pstate.c:core_get_tdp_ratio(), v6.12), which may be below that of 0xce.
+pub(crate) fn base_khz(facts: &Facts, cpu: u32) -> Option<(u32, u32)> {
+    let counted = platform_info_khz(facts, cpu)?;
+    let get = |address: u32| facts.cpus.get(&cpu)?.msrs.get(&address).copied();
+    let levels = (get(PLATFORM_INFO)? >> 33) & 0x3;
+    let level = (get(CONFIG_TDP_CONTROL).unwrap_or(0) & 0x3) as u32;
+    let address = CONFIG_TDP_NOMINAL + level;
+    let ratio = get(address)
+        .filter(|_| levels != 0 && level <= 2)
+        .map_or(0, |value| byte(value, if level == 0 { 0 } else { 2 }));
+    Some(if ratio == 0 { (counted, PLATFORM_INFO) } else { (ratio * BUS_KHZ, address) })
 }
 
 /// How the turbo registers are laid out.
@@ -146,7 +180,6 @@ pub(crate) fn turbo_bins(
     limit1: Option<u64>,
     limit2: Option<u64>,
 ) -> Vec<TurboBin> {
-    const BUS_KHZ: u32 = 100_000;
     let n_cores = if n_cores == 0 { u32::MAX } else { n_cores };
     let mut levels: Vec<(u32, u32)> = match turbo_form(model, limit1) {
         TurboForm::PerCore => {
@@ -191,10 +224,16 @@ pub(crate) fn turbo_bins(
 /// The turbo bins that hold for `cpu`.
 pub(crate) fn turbo_of(facts: &Facts, cpu: u32) -> Vec<TurboBin> {
     let Some(of_cpu) = facts.cpus.get(&cpu) else { return Vec::new() };
-    let Some(&limit) = of_cpu.msrs.get(&TURBO_RATIO_LIMIT) else { return Vec::new() };
-    let model = facts.processor.as_ref().map_or(0, |processor| processor.model);
     let get = |address: u32| of_cpu.msrs.get(&address).copied();
-    turbo_bins(model, facts.cores_like(cpu), limit, get(TURBO_RATIO_LIMIT1), get(TURBO_RATIO_LIMIT2))
+    let limits = match of_cpu.core_type {
+        // Big cores have theirs in the other registers, whatever CPU they are read on.
+        Some(CoreType::Atom) => [get(SECONDARY_TURBO_RATIO_LIMIT), None, None],
+        Some(CoreType::LowPower) => [None; 3],
+        _ => [get(TURBO_RATIO_LIMIT), get(TURBO_RATIO_LIMIT1), get(TURBO_RATIO_LIMIT2)],
+    };
+    let [Some(limit), limit1, limit2] = limits else { return Vec::new() };
+    let model = facts.processor.as_ref().map_or(0, |processor| processor.model);
+    turbo_bins(model, facts.cores_like(cpu), limit, limit1, limit2)
 }
 
 /// RAPL limits: 0x606 gives the units, 0x610 the limits, 0x614 the TDP (Intel SDM vol. 3, "RAPL interfaces").

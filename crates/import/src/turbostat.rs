@@ -23,6 +23,11 @@ const REGISTERS: &[(&str, u32)] = &[
     ("MSR_TURBO_RATIO_LIMIT", 0x1ad),
     ("MSR_TURBO_RATIO_LIMIT1", 0x1ae),
     ("MSR_TURBO_RATIO_LIMIT2", 0x1af),
+    ("MSR_SECONDARY_TURBO_RATIO_LIMIT", msr::SECONDARY_TURBO_RATIO_LIMIT),
+    ("MSR_CONFIG_TDP_NOMINAL", msr::CONFIG_TDP_NOMINAL),
+    ("MSR_CONFIG_TDP_LEVEL_1", msr::CONFIG_TDP_NOMINAL + 1),
+    ("MSR_CONFIG_TDP_LEVEL_2", msr::CONFIG_TDP_NOMINAL + 2),
+    ("MSR_CONFIG_TDP_CONTROL", msr::CONFIG_TDP_CONTROL),
     ("MSR_IA32_MISC_ENABLE", 0x1a0),
     ("MSR_HWP_CAPABILITIES", 0x771),
     ("MSR_RAPL_POWER_UNIT", 0x606),
@@ -83,14 +88,15 @@ pub(crate) fn import(name: &str, file: &str, text: &str) -> Result<Facts, Import
             false => "the processor is a hybrid one, and the log does not show which cores are small: all are taken for big ones".to_owned(),
         });
     }
+    let has_platform_info = header.registers.iter().any(|&(address, _)| address == msr::PLATFORM_INFO);
     for &(cpu, place) in &cores {
         let siblings = siblings_of(place);
         let kind = if siblings.len() > 1 { CoreType::Core } else { CoreType::Atom };
         let core_type = (header.hybrid && has_threads).then_some(kind);
         let mut of_cpu = CpuFacts { core: Some(siblings), package: Some(place[0]), core_type, ..CpuFacts::default() };
         let is_small = core_type == Some(CoreType::Atom);
-        // The header has the first CPU's registers; those of performance levels and turbo are of its kind of core.
-        let holds = |address: u32| !is_small || ![msr::HWP_CAPABILITIES, msr::HWP_REQUEST].contains(&address);
+        // The header has the first CPU's registers; those of clocks and performance levels are of its kind of core.
+        let holds = |address: u32| !is_small || !msr::OF_ITS_KIND.contains(&address);
         of_cpu.msrs.extend(header.registers.iter().copied().filter(|&(address, _)| holds(address)));
         facts.cpus.insert(cpu, of_cpu);
         let own = if is_small { header.small_khz.or(header.turbo_khz) } else { header.turbo_khz };
@@ -102,7 +108,8 @@ pub(crate) fn import(name: &str, file: &str, text: &str) -> Result<Facts, Import
             governor: header.governor.clone(),
             min_khz: header.min_khz,
             max_khz: max,
-            base_khz: header.base_khz,
+            // Of a log without its register.
+            base_khz: header.base_khz.filter(|_| !is_small && !has_platform_info),
             ..PolicyFacts::default()
         };
         facts.policies.insert(cpu, policy);

@@ -670,19 +670,30 @@ fn points_of_boost_are_no_turbo() {
     );
 }
 
-/// Goal: the CPUs of a hybrid processor's log are not all alike: an i7-1260P has 4 cores of two threads with 4.7 GHz, and 8 of
-/// one with 3.4 GHz.
+/// Goal: the kinds of core of a hybrid processor's log have each their own clocks. The sysfs of the same machines has
+/// `base_frequency` 2100 and 1500 MHz (i7-1260P), 1900 and 1400 MHz (Raptor Lake-P); the turbo bins are turbostat's lines.
 #[test]
 fn a_log_of_a_hybrid_processor_has_two_kinds_of_core() {
-    let Some(path) = shared("data/stats-collect/tests/data/results/good/adl0/stats/turbostat.raw.txt") else { return };
-    let imported = to_machine(&facts(&path)).unwrap_or_else(|error| panic!("{error}"));
-    let of = |cluster: &opplab_model::machine::Cluster| {
-        (cluster.name.clone(), cluster.cpus.len(), cluster.opps.last().map_or(0, |opp| opp.khz), cluster.hwp.is_some())
+    let Some(folder) = shared("data/stats-collect/tests/data/results/good") else { return };
+    let mhz = |cluster: &opplab_model::machine::Cluster| {
+        let turbo: Vec<_> = cluster.turbo.iter().map(|bin| (bin.active_cores, bin.khz / 1000)).collect();
+        (cluster.name.clone(), cluster.cpus.len(), cluster.base_khz / 1000, turbo)
     };
-    let found: Vec<_> = imported.machine.clusters.iter().map(of).collect();
-    assert_eq!(found, [("core".to_owned(), 8, 4_700_000, true), ("atom".to_owned(), 8, 3_400_000, false)]);
-    assert!(imported.missing.iter().any(|what| what.starts_with("capacity of the kinds of core")));
-    assert!(imported.notes.iter().any(|note| note.contains("hybrid")));
+    let import = |log: &str| to_machine(&facts(&folder.join(log))).unwrap_or_else(|error| panic!("{error}"));
+    let alder = import("adl0/stats/turbostat.raw.txt");
+    let found: Vec<_> = alder.machine.clusters.iter().map(mhz).collect();
+    let big = vec![(2, 4700), (3, 4000), (4, 3800)];
+    assert_eq!(found, [("core".to_owned(), 8, 2100, big), ("atom".to_owned(), 8, 1500, vec![(4, 3400), (8, 3200)])]);
+    assert_eq!(alder.machine.tsc_khz, 2_500_000);
+    assert!(alder.notes.iter().any(|note| note.contains("hybrid")));
+    assert!(alder.defaults.iter().any(|(what, _)| what == "cluster.base_khz"), "{:?}", alder.defaults);
+    // As its dump has it.
+    let capacities: Vec<_> = alder.machine.clusters.iter().map(|cluster| cluster.capacity).collect();
+    assert_eq!(capacities, [1024, 1024 * 34 / 60]);
+    let raptor = import("rpl0/stats/sysinfo/turbostat-d.before.raw.txt");
+    let found: Vec<_> = raptor.machine.clusters.iter().map(mhz).map(|(_, _, base, turbo)| (base, turbo)).collect();
+    assert_eq!(found[1], (1400, vec![(4, 3400), (8, 3100)]));
+    assert_eq!(found[0].0, 1900);
 }
 
 /// Goal: what newer kernels take on AMD's processors with two kinds of core is named, as no source shows the kinds; preferred
