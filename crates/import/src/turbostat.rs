@@ -89,6 +89,9 @@ pub(crate) fn import(name: &str, file: &str, text: &str) -> Result<Facts, Import
         });
     }
     let has_platform_info = header.registers.iter().any(|&(address, _)| address == msr::PLATFORM_INFO);
+    if header.base_khz.is_some() && !has_platform_info {
+        facts.tell("base_khz", "base frequency");
+    }
     for &(cpu, place) in &cores {
         let siblings = siblings_of(place);
         let kind = if siblings.len() > 1 { CoreType::Core } else { CoreType::Atom };
@@ -176,10 +179,7 @@ fn header_line(line: &str, header: &mut Header, processor: &mut Processor, facts
         let khz = mhz.filter(|mhz| (0.0..100_000.0).contains(mhz)).map(|mhz| (mhz * 1000.0).round() as u32);
         match what {
             "max efficiency frequency" => header.min_khz = khz,
-            "base frequency" => {
-                header.base_khz = khz;
-                facts.tell("base_khz", what);
-            }
+            "base frequency" => header.base_khz = khz,
             _ if what.starts_with("max turbo") && header.secondary => header.small_khz = header.small_khz.max(khz),
             _ if what.starts_with("max turbo") => {
                 header.turbo_khz = header.turbo_khz.max(khz);
