@@ -37,7 +37,7 @@ from opplab.simulation.work import APART, ENERGY_PER_WORK, POWER_AT_EQUAL_WORK, 
 from opplab.summary.caveats import boosted_cpus, caveats, eas_off, held_clocks, machines_of, unknown_boost
 from opplab.summary.factors import grid_of
 from opplab.sweep.confidence import mean_of
-from opplab.uncertainty.causes import CHANCE
+from opplab.uncertainty.causes import CHANCE, whose
 
 if TYPE_CHECKING:
     import polars as pl
@@ -779,19 +779,20 @@ def _depends(sure: Sureness, metrics: Container[str], compared: int) -> list[str
     """Name the assumptions that changes of some metrics depend on most, and draws that are in another regime."""
     own_rows = [row for row in sure.deciding() if row["metric"] in metrics]
     strong = [row for row in own_rows if row["p"] < CHANCE]
-    if several := list(dict.fromkeys(row["machine"] for row in strong if "machine" in row)):
-        first = [next(row for row in strong if row["machine"] == name) for name in several]
-        keys = [f"{row['assumption']} on {row['machine']}" for row in first[:2]]
+    places = [whose(row) for row in strong]
+    if any(places):
+        first = [places.index(place) for place in dict.fromkeys(places)]
+        keys = [f"{strong[at]['assumption']} {places[at]}" for at in first[:2]]
     else:
         keys = [row["assumption"] for row in strong[:2]]
-    depends = [f"It depends most on {', '.join(dict.fromkeys(keys))}."] if keys else []
+    depends = [f"Of the assumed values it depends most on {', '.join(dict.fromkeys(keys))}."] if keys else []
     if own_rows and not keys:
         depends = [f"No assumed value stands out in {sure.number} draws."]
     apart = [line for line in sure.lines if line.base and line.regime and line.metric in metrics]
     if apart:
         more = f" So it is with {several_of(len(apart) - 1, 'more change')}." if len(apart) > 1 else ""
-        whose = f"{apart[0].variant}: " if compared > 1 else ""
-        depends.append(f"{whose}{apart[0].regime}{more}")
+        variant = f"{apart[0].variant}: " if compared > 1 else ""
+        depends.append(f"{variant}{apart[0].regime}{more}")
     return depends
 
 

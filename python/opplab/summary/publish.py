@@ -169,7 +169,7 @@ def sure_tables(sure: Sureness) -> list[tuple[str, list[dict[str, Any]]]]:
         made.append((f"energy and power of each variant ({level} intervals of {sure.number} draws)", own))
     deciding = [
         {
-            **({"machine": row["machine"]} if "machine" in row else {}),
+            **{name: row[name] for name in ("machine", "benchmark", "param") if name in row},
             "metric": row["metric"],
             "change": row["change"],
             "assumption": row["assumption"],

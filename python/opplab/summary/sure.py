@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from opplab.report import svg
 from opplab.report.html import panel
-from opplab.uncertainty.causes import CHANCE
+from opplab.uncertainty.causes import CHANCE, whose
 from opplab.uncertainty.parts import LEVEL
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ def sure_section(sure: Sureness, classes: Mapping[str, str]) -> dict[str, Any]:
         panels.append(panel(title, intervals(title, own, classes)))
     parts: dict[str, list[dict[str, Any]]] = {}
     for row in sure.deciding():
-        at = f" on {row['machine']}" if "machine" in row else ""
-        parts.setdefault(f"{row['metric']}, {row['change']}{at}: what decides", []).append(row)
+        at = " ".join(filter(None, (f"{row['metric']}, {row['change']}", whose(row))))
+        params = f", {row['param']}" if "param" in row else ""
+        parts.setdefault(f"{at}{params}: what decides", []).append(row)
     for title, rows in parts.items():
         panels.append(panel(title, tornado(title, rows)))
     compared = any(line.base for line in sure.lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -155,3 +155,9 @@ def _regime(shares: Sequence[Sequence[float]], keys: Sequence[str], shifts: Sequ
     belongs = [float((shift < border) == (other is low)) for shift in shifts]
     ends, others = ((float(group[0]), float(group[-1])) for group in (other, own))
     return Regime(len(other), number, ends, others, influences(shares, keys, belongs))
+
+
+def whose(row: Mapping[str, Any]) -> str:
+    """Name workload and machine of a row of `Sureness.deciding`, where it has them."""
+    words = (("benchmark", "of"), ("machine", "on"))
+    return " ".join(f"{word} {row[name]}" for name, word in words if name in row)

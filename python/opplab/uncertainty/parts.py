@@ -42,7 +42,7 @@ class Parts:
     """`low`, `high`: both parts together, which hold the value and the runs' part around it; None where one of them is
     not known."""
     turns: float = 0.0
-    """Share of the draws in which it has the other sign than `value`; 0 has none."""
+    """Share of the draws whose numbers, not whose seeds, give it the other sign than `value`; 0 has none."""
     varies: bool = True
     """Whether iterations differ."""
     draws: int = 0
@@ -131,8 +131,10 @@ def parts_of(
     if not len(shifts):
         return Parts(value, runs, None, *(span or (None, None)), **about)
     moved = without_runs(shifts)
-    values = drawn or [value + shift for shift in moved]
-    turns = sum(one * value < 0 for one in values) / len(values)
+    # Runs of a draw may have the other sign by their seeds, and the draw's shift by those of the file's own numbers.
+    values = [value + shift for shift in moved]
+    turned = [one * value < 0 and other * value < 0 for one, other in zip(values, drawn or values, strict=True)]
+    turns = sum(turned) / len(turned)
     if len(shifts) + 1 < quantile_draws(level) or (varies and runs is None):
         return Parts(value, runs, None, None, None, turns, draws=len(shifts), **about)
     # By Weibull's positions, so that few draws do not make the interval narrow. Where the range lies on one side of the

@@ -100,10 +100,13 @@ class Sureness:
         ]
 
     def deciding(self) -> list[dict[str, Any]]:
-        """Give, for each machine, metric and pair, what changes hang on most: a row an assumption, strongest first."""
+        """Give, for each machine, workload, metric and pair, what changes hang on most, the strongest first.
+
+        Of a benchmark with several parameters the shares are means over these.
+        """
         rows = []
-        for key in dict.fromkeys((line.metric, line.name, line.point[0]) for line in self.lines):
-            own = [line for line in self.lines if (line.metric, line.name, line.point[0]) == key]
+        for key in dict.fromkeys((line.metric, line.name, line.point[:2]) for line in self.lines):
+            own = [line for line in self.lines if (line.metric, line.name, line.point[:2]) == key]
             found: dict[str, list[Influence]] = {}
             for line in own:
                 for one in line.causes.influences:
@@ -113,7 +116,7 @@ class Sureness:
                 strongest = max(found[name], key=lambda one: one.share)
                 rows.append(
                     {
-                        **({"machine": key[2]} if self._several else {}),
+                        **self._place(own[0].point, own[0].point[2] if len(own) == 1 else f"mean of {len(own)}"),
                         "metric": key[0],
                         "change": key[1],
                         "assumption": name,
@@ -123,6 +126,16 @@ class Sureness:
                     }
                 )
         return rows
+
+    def _place(self, point: Point, param: str) -> dict[str, str]:
+        """Name machine, workload and parameters where there are several, or some."""
+        lines = (*self.lines, *self.beside)
+        workloads = len({line.point[1] for line in lines}) > 1
+        return {
+            **({"machine": point[0]} if self._several else {}),
+            **({"benchmark": point[1]} if workloads else {}),
+            **({"param": param} if param else {}),
+        }
 
     @property
     def _several(self) -> bool:
