@@ -525,7 +525,8 @@ def test_misses_have_an_interval_in_points(tmp_path: Path) -> None:
     (tmp_path / "heavy.json").write_text(heavy())
     words = ("--seconds", "0.5", "--vs", "governor=powersave", "--variation", "noisy-host", "--iterations", "4")
     run("run", str(tmp_path / "heavy.json"), "-m", "juno-r2", *words, "-o", str(tmp_path / "out"))
-    found = answer(tmp_path / "out").finding
+    block = answer(tmp_path / "out")
+    found = block.finding
     whole = pl.read_parquet(tmp_path / "out" / "results.parquet").sort("seed")
     table = whole.filter(metric="missed_activations")
     base, slow = (table.filter(policy=name)["value"] for name in ("schedutil", "powersave"))
@@ -538,6 +539,9 @@ def test_misses_have_an_interval_in_points(tmp_path: Path) -> None:
     points = f"{apart:+.1f} points [{low:+.1f}, {high:+.1f}]"
     means = f"misses {slow.mean():.3g} % of its activations (schedutil {base.mean():.3g} %: {points}"
     assert means in found, found
+    (row,) = [row for row in block.rows() if row["metric"] == "missed_activations" and row["baseline"]]
+    assert [row[f"{end}_points"] for end in ("change", "low", "high")] == pytest.approx([apart, low, high], abs=1e-4)
+    assert row["change_percent"] is None
 
 
 def test_fewer_misses_are_named_where_they_are_clear_as_compare_has_them(tmp_path: Path) -> None:

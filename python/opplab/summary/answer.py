@@ -369,16 +369,17 @@ class Answer(Block):
 def _row(
     one: Line, metric: str, unit: str, better: str, mean: float | None, change: Change | None = None
 ) -> dict[str, Any]:
-    """Give the row of a value for programs."""
-    judged = None if change is None else change.certainty
-    return {
+    """Give the row of a value for programs. The change of a share is in percentage points."""
+    share = one.shares.get(metric)
+    judged = share or change
+    out = {
         **{"machine": one.machine, "workload": one.workload, "variant": one.variant, "baseline": one.base},
         **{"metric": metric, "unit": unit, "better": better, "mean": mean, "n": one.n},
-        "change_percent": None if change is None else change.value,
-        "low_percent": None if judged is None else judged.low,
-        "high_percent": None if judged is None else judged.high,
-        "certainty": "" if judged is None else judged.words,
     }
+    for of, named in ((None if share else change, "percent"), (share, "points")):
+        ends = (None, None, None) if of is None else (of.value, of.certainty.low, of.certainty.high)
+        out.update(zip((f"change_{named}", f"low_{named}", f"high_{named}"), ends, strict=True))
+    return {**out, "certainty": "" if judged is None else judged.certainty.words}
 
 
 def title_of(metric: str) -> str:
