@@ -623,6 +623,25 @@ def test_a_preference_at_boot_that_decides_is_named(load: Path, tmp_path: Path) 
     assert named == [True, False, False, True, False]
 
 
+def test_a_preference_at_boot_that_hangs_on_the_profile_is_named(load: Path, tmp_path: Path) -> None:
+    """Goal: where the file has no `pm_profile`, the driver's own preference of 6.14 is named; with it, it acts."""
+    text = opplab.Machine.load("epyc-7742-2s")._inner.to_toml()
+    own = 'pm_profile = "enterprise-server"\n'
+    assert own in text
+    hangs = "with a `pm_profile` of no server"
+    for profile, kernel, said in (
+        ("", "6.14", True),
+        ("", "6.12", False),
+        ("mobile", "6.14", False),
+        (own, "6.14", False),
+    ):
+        file = tmp_path / "mine.toml"
+        file.write_text(text.replace(own, f'pm_profile = "{profile}"\n' if profile == "mobile" else profile, 1))
+        words = ("--governor", "powersave", "--driver", "amd-pstate-epp", "--kernel", kernel, "--seconds", "0.1")
+        done = answered("run", load, "-m", file, *words, "-o", tmp_path / f"{profile[:6]}{kernel}", columns=400)
+        assert (hangs in done.stdout) == said, (profile, kernel, done.stdout)
+
+
 def test_of_several_machines_those_without_power_are_named(load: Path, tmp_path: Path) -> None:
     """Idle states that a policy changes are no matter of an energy that is unknown anyway."""
     words = ["run", str(load), "-m", "juno-r2", "-m", "core-ultra-135h", "--vs", "cpu_dma_latency_us=0"]

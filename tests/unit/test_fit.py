@@ -670,6 +670,30 @@ def test_an_energy_that_counts_up_belongs_to_the_cpus_of_its_row(tmp_path: Path)
     assert [loads[0] for loads in samples.by_cpu] == [1.0, 0.5, 0.0]
 
 
+def test_rows_named_idle_have_no_busy_core_and_kinds_of_rows_are_named(tmp_path: Path) -> None:
+    """Three rows of sleeping threads among 1923 made a server's cores draw 0 W: 128 threads and 0.06 W of cores.
+
+    Method: cores of 0.5 W at 1.5 and 0.9 W at 2.5 GHz beside 110 W, and the watts of idle machines.
+    """
+    head = "kernel,threads,khz,deepest_cstate,rapl_pkg_w_mean,rapl_cores_w_mean"
+    per = {1_500_000: 0.5, 2_500_000: 0.9}
+    rows = [f"sqrt,{n},{khz},2,{110 + n * w},{n * w}" for khz, w in per.items() for n in (4, 8, 16, 32, 64)]
+    idle = [f"idle,128,{khz},2,77,0.059" for khz in per]
+    watts = {}
+    for name, lines in (("plain", rows), ("idle", [*rows, *idle])):
+        (tmp_path / f"{name}.csv").write_text("\n".join([head, *lines]))
+        text, _, cannot, _ = with_power(without_power("epyc-7502-2s"), tmp_path / f"{name}.csv")
+        watts[name] = [opp["busy_uw"] / 1e6 for opp in tomllib.loads(text)["cluster"][0]["opp"] if opp["khz"] in per]
+        assert not any("rows are alike" in words for words in cannot), name
+    assert watts["idle"] == pytest.approx(list(per.values()), rel=0.02)
+    # With the file's own idle power, which the watts of idle cores refute above.
+    assert watts["plain"] == pytest.approx(list(per.values()), rel=0.12)
+    (tmp_path / "mixed.csv").write_text("\n".join([head, *rows, "copy,4,1500000,0,150,2"]))
+    assert "34 % apart, by `kernel`, `deepest_cstate`" in read_samples(tmp_path / "mixed.csv").mixed
+    _, _, cannot, _ = with_power(without_power("epyc-7502-2s"), tmp_path / "mixed.csv", tmp_path / "plain.csv")
+    assert any(words.startswith("mixed.csv: which rows are alike") for words in cannot)
+
+
 def test_a_folder_of_stats_collect_takes_the_wall_meter_where_turbostat_has_no_watts(tmp_path: Path) -> None:
     stats = tmp_path / "stats"
     stats.mkdir()

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use opplab_kernel::freq_invariance::{FreqRatio, IntelMsrs, IntelTurboModel, arch_max_freq_ratio};
 use opplab_model::cpus::CpuList;
-use opplab_model::machine::{CppcCaps, PackagePower, Processor};
+use opplab_model::machine::{CppcCaps, PackagePower, PmProfile, Processor};
 
 /// What kind of source it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,6 +225,8 @@ pub struct Facts {
     pub turbo_pct: Option<(u32, u32)>,
     /// `intel_pstate/hwp_dynamic_boost`.
     pub hwp_dynamic_boost: Option<bool>,
+    /// The ACPI preferred power management profile.
+    pub pm_profile: Option<PmProfile>,
     /// `cpufreq/boost`.
     pub boost: Option<bool>,
     /// schedutil's `rate_limit_us`, if the global or the first policy's file is there.
@@ -267,6 +269,7 @@ impl Facts {
             no_turbo: None,
             turbo_pct: None,
             hwp_dynamic_boost: None,
+            pm_profile: None,
             boost: None,
             rate_limit_us: None,
             idle_driver: None,

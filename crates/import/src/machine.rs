@@ -239,6 +239,13 @@ impl Maker<'_> {
         // Where the source lies is the user's business; the name of the file is enough.
         let tsc_khz = self.tsc_khz(&clusters);
         let package_clock = self.package_clock();
+        let sets_itself =
+            matches!(cpufreq.driver.kind, DriverKind::Amd(_)) || clusters.iter().any(|cluster| cluster.hwp.is_some());
+        if self.is_x86() && sets_itself && facts.pm_profile.is_none() {
+            self.missing(
+                "the ACPI profile (pm_profile; taken as unspecified: by it drivers choose their default EPP and the boost after I/O)",
+            );
+        }
         let pause_cycles = self.pause_cycles();
         let short = self.source_name();
         let shorten = |(what, place): &(String, String)| (what.clone(), place.replace(&facts.source, short));
@@ -264,6 +271,7 @@ impl Maker<'_> {
             pause_cycles: pause_cycles.unwrap_or(PAUSE_BEFORE_SKYLAKE).0,
             tsc_khz,
             turbo_freq_ratio,
+            pm_profile: facts.pm_profile.unwrap_or_default(),
             processor: facts.processor.clone(),
             package_power: facts.package_power,
             sources,

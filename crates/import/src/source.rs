@@ -234,6 +234,7 @@ fn folder(path: &Path, shown: &str) -> Result<Facts, SourceError> {
     for folder in SYS_FOLDERS {
         read_folder(&path.join(folder), &format!("/{folder}"), &mut tree, 0)?;
     }
+    read_file(&path.join(sysfs::PM_PROFILE.trim_start_matches('/')), sysfs::PM_PROFILE, &mut tree);
     let name = if path == Path::new("/") { host_name() } else { stem(shown) };
     let mut facts = Facts::new(&name, SourceKind::Tree, shown);
     sysfs::read(&tree, &mut facts)?;
@@ -274,13 +275,23 @@ fn read_folder(folder: &Path, shown: &str, tree: &mut SysTree, depth: u32) -> Re
         let Ok(meta) = path.symlink_metadata() else { continue };
         if meta.is_dir() {
             read_folder(&path, &child, tree, depth + 1)?;
-        } else if meta.is_file() && is_wanted(&child) && meta.len() <= TEXT_MAX {
-            let Ok(text) = std::fs::read_to_string(&path) else { continue };
-            let file = tree.add_file(&path.display().to_string());
-            tree.add(&child, text.trim_end(), file, 1);
+        } else if is_wanted(&child) {
+            read_file(&path, &child, tree);
         }
     }
     Ok(())
+}
+
+/// Reads one small text; links are not followed.
+fn read_file(path: &Path, shown: &str, tree: &mut SysTree) {
+    let is_small = |meta: std::fs::Metadata| meta.is_file() && meta.len() <= TEXT_MAX;
+    if !path.symlink_metadata().is_ok_and(is_small) {
+        return;
+    }
+    if let Ok(text) = std::fs::read_to_string(path) {
+        let file = tree.add_file(&path.display().to_string());
+        tree.add(shown, text.trim_end(), file, 1);
+    }
 }
 
 /// Files without use here, of which there are many.

@@ -3,7 +3,7 @@
 
 use opplab_kernel::cpufreq::driver::CPUFREQ_ETERNAL;
 use opplab_model::cpus::CpuList;
-use opplab_model::machine::{CppcCaps, PackagePower};
+use opplab_model::machine::{CppcCaps, PackagePower, PmProfile};
 
 use crate::error::{ImportError, shorten};
 use crate::facts::{CoreType, CppcFacts, CpuFacts, Facts, IdleFacts, OppFacts, PolicyFacts};
@@ -11,6 +11,9 @@ use crate::tree::{CPU, SysTree};
 
 /// Most idle states that cpuidle allows (CPUIDLE_STATE_MAX, include/linux/cpuidle.h).
 pub(crate) const CPUIDLE_STATE_MAX: usize = 10;
+
+/// The number of the ACPI preferred power management profile.
+pub(crate) const PM_PROFILE: &str = "/sys/firmware/acpi/pm_profile";
 
 /// Reads the tree into `facts`.
 pub(crate) fn read(tree: &SysTree, facts: &mut Facts) -> Result<(), ImportError> {
@@ -282,6 +285,13 @@ fn globals(tree: &SysTree, facts: &mut Facts) -> Result<(), ImportError> {
             facts.pstate_status = Some(status.to_owned());
             facts.tell("pstate_status", path);
         }
+    }
+    if let Some(number) = tree.number(PM_PROFILE)? {
+        let known = usize::try_from(number).ok().and_then(|at| PmProfile::ALL.get(at));
+        let (_, profile) =
+            known.ok_or_else(|| tree.error(PM_PROFILE, format!("{number} is no profile of ACPI, which has 0 to 8")))?;
+        facts.pm_profile = Some(*profile);
+        facts.tell("pm_profile", PM_PROFILE);
     }
     facts.no_turbo = flag(format!("{CPU}/intel_pstate/no_turbo"))?;
     facts.hwp_dynamic_boost = flag(format!("{CPU}/intel_pstate/hwp_dynamic_boost"))?;

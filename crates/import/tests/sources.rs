@@ -5,7 +5,7 @@ use std::path::Path;
 
 use opplab_import::fmax::{FmaxInput, fmax};
 use opplab_import::{Facts, Imported, SourceKind, check, import, import_bytes, to_machine};
-use opplab_model::machine::{InvarianceSource, Machine, PolicyShare};
+use opplab_model::machine::{InvarianceSource, Machine, PmProfile, PolicyShare};
 use opplab_testdata::shared;
 use proptest::prelude::*;
 
@@ -694,6 +694,36 @@ fn a_log_of_a_hybrid_processor_has_two_kinds_of_core() {
     let found: Vec<_> = raptor.machine.clusters.iter().map(mhz).map(|(_, _, base, turbo)| (base, turbo)).collect();
     assert_eq!(found[1], (1400, vec![(4, 3400), (8, 3100)]));
     assert_eq!(found[0].0, 1900);
+}
+
+/// Goal: what the maker built a machine for is read, or named as missing where a driver chooses by it; a number that ACPI does
+/// not have is refused.
+#[test]
+fn the_profile_of_the_machine_is_read_or_missing() {
+    let policy = "sys/devices/system/cpu/cpufreq/policy0";
+    let mut files = vec![
+        ("sys/devices/system/cpu/online".to_owned(), "0".to_owned()),
+        ("proc/cpuinfo".to_owned(), "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: cppc\n\n".to_owned()),
+    ];
+    for (name, text) in
+        [("scaling_driver", "amd-pstate-epp"), ("cpuinfo_min_freq", "400000"), ("cpuinfo_max_freq", "5100000")]
+    {
+        files.push((format!("{policy}/{name}"), text.to_owned()));
+    }
+    let lacks = |imported: &Imported| imported.missing.iter().any(|what| what.contains("pm_profile"));
+    let without = imported_tree("profile", &files);
+    assert!(lacks(&without), "{:?}", without.missing);
+    for (number, profile) in
+        [("2", PmProfile::Mobile), ("4", PmProfile::EnterpriseServer), ("0", PmProfile::Unspecified)]
+    {
+        files.push(("sys/firmware/acpi/pm_profile".to_owned(), number.to_owned()));
+        let imported = imported_tree("profile", &files);
+        assert_eq!((imported.machine.pm_profile, lacks(&imported)), (profile, false));
+        files.pop();
+    }
+    files.push(("sys/firmware/acpi/pm_profile".to_owned(), "9".to_owned()));
+    let refused = try_tree("profile", &files).expect_err("ACPI has no such profile");
+    assert!(refused.contains("pm_profile") && refused.contains("9 is no profile"), "{refused}");
 }
 
 /// Goal: what newer kernels take on AMD's processors with two kinds of core is named, as no source shows the kinds; preferred

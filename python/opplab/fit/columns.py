@@ -168,6 +168,8 @@ class Table:
     states: list[dict[int | None, dict[str, float]]] = field(default_factory=list)
     """Of the CPUs with rows and of the whole (None): shares of time by the names of columns that end in ``%``, without
     that and in lower case; those are idle states, and others."""
+    kinds: dict[str, list[str]] = field(default_factory=dict)
+    """Columns of words, and of idle states, that are none of the quantities: they name of what kind a row is."""
 
 
 def _split(line: str, mark: str | None) -> list[str]:
@@ -338,6 +340,11 @@ def read_table(text: str, path: Path) -> Table | None:
         for quantity in quantities
     }
     values["asleep"] = np.array([_asleep(rows[i], path) for i in kept])
+    labels = _kinds([rows[i] for i in kept])
+    if "load" in columns and columns["load"].is_count:
+        # Its threads are those that sleep.
+        idles = [any(cells[at].lower() == "idle" for cells in labels.values()) for at in range(len(kept))]
+        values["load"] = np.where(idles, 0.0, values["load"])
     by_package, by_cpu, ghz_by_cpu = [], [], []
     states: list[dict[int | None, dict[str, float]]] = [{None: _states(rows[i])} for i in kept]
 
@@ -357,7 +364,22 @@ def read_table(text: str, path: Path) -> Table | None:
             ghz_by_cpu.append({cpu: clocks[i] for i, cpu in cpus.items() if i in clocks})
             own.update({cpu: _states(rows[i]) for i, cpu in cpus.items()})
     seconds = np.array([rows[i].seconds for i in kept])
-    return Table(values, names, columns, seconds, by_package, by_cpu, ghz_by_cpu, states)
+    return Table(values, names, columns, seconds, by_package, by_cpu, ghz_by_cpu, states, labels)
+
+
+def _kinds(rows: list[_Row]) -> dict[str, list[str]]:
+    """Give the columns that name of what kind a row is; none where the rows have several heads."""
+    head = rows[0].head
+    if any(row.head is not head for row in rows):
+        return {}
+    read = {*head.chosen.values(), *head.asleep, *head.ids, *head.states}
+    of: dict[str, list[str]] = {}
+    for index, name in enumerate(head.names):
+        cells = [row.cells[index] if index < len(row.cells) else "" for row in rows]
+        words = any(cell.lower() not in _NOTHING and not _is_number(cell) for cell in cells)
+        if index not in read and (words or "state" in plain(name)):
+            of[plain(name)] = cells
+    return of
 
 
 def _check_whole(rows: list[_Row], path: Path) -> None:

@@ -99,6 +99,8 @@ class Samples:
     """Loads of the single packages, where the source has them apart."""
     left_out: str = ""
     """How many rows lack something, in words; empty where none does."""
+    mixed: str = ""
+    """Which columns name rows of several kinds at one clock and load, in words; empty where none does."""
 
     by_cpu: list[dict[int, float]] = field(default_factory=list)
     """Loads of the single CPUs, where the source has them apart."""
@@ -269,6 +271,9 @@ def join_samples(parts: list[Samples]) -> Samples:
     def joined(name: str) -> Floats:
         return np.concatenate([getattr(part, name) for part in parts])
 
+    def said(name: str) -> str:
+        return "; ".join(f"{part.name}: {words}" for part in parts if (words := getattr(part, name)))
+
     return Samples(
         f"{first.name} and {len(parts) - 1} more",
         joined("watts"),
@@ -279,6 +284,8 @@ def join_samples(parts: list[Samples]) -> Samples:
         np.concatenate(of_cores) if len(of_cores) == len(parts) else None,
         first.scope,
         [loads for part in parts for loads in part.by_package],
+        said("left_out"),
+        said("mixed"),
         by_cpu=[loads for part in parts for loads in part.by_cpu or [{}] * len(part.load)],
         ghz_by_cpu=[clocks for part in parts for clocks in part.ghz_by_cpu or [{}] * len(part.load)],
         states=[shares for part in parts for shares in part.states],
@@ -403,6 +410,7 @@ def read_samples(path: Path) -> Samples:
     ghz_by_cpu = [table.ghz_by_cpu[i] for i in np.flatnonzero(good)] if table.ghz_by_cpu else []
     lacking = len(good) - int(np.count_nonzero(good))
     left_out = f"{lacking} of {len(good)} rows are left out: no watts above 0, no clock or no load" if lacking else ""
+    kinds = {name: [cells[i] for i in np.flatnonzero(good)] for name, cells in table.kinds.items()}
     return Samples(
         path.name,
         watts[good],
@@ -414,7 +422,29 @@ def read_samples(path: Path) -> Samples:
         scope,
         packages,
         left_out,
+        _mixed(watts[good], ghz[good], load[good], kinds),
         by_cpu,
         ghz_by_cpu,
         [table.states[i] for i in np.flatnonzero(good)],
+    )
+
+
+_ALIKE = 1.1
+"""Rows of one clock and load whose watts are farther apart than this are of several kinds."""
+
+
+def _mixed(watts: Floats, ghz: Floats, load: Floats, kinds: Mapping[str, Sequence[str]]) -> str:
+    """Describe rows of one clock and load that are of several kinds; empty where none are, or draw alike."""
+    groups: dict[tuple[float, float], list[int]] = {}
+    for at, place in enumerate(zip(ghz.tolist(), load.tolist(), strict=True)):
+        groups.setdefault(place, []).append(at)
+    apart = {place: float(np.max(watts[rows]) / np.min(watts[rows])) for place, rows in groups.items()}
+    differ = [name for name, cells in kinds.items() if any(len({cells[at] for at in of}) > 1 for of in groups.values())]
+    most = max(apart.values(), default=1.0)
+    if most < _ALIKE or not differ:
+        return ""
+    columns = ", ".join(f"`{name}`" for name in differ)
+    return (
+        f"which rows are alike: at one clock and load they are up to {100 * (most - 1):.0f} % apart, by {columns}, "
+        "which the fit takes together (give it rows of one kind)"
     )

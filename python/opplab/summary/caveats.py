@@ -89,17 +89,17 @@ def ignored(policy: Mapping[str, Any], driver: str, machine: Mapping[str, Any]) 
         words.append(f"without HWP there is no hwp_dynamic_boost: {dynamic} does nothing")
     elif dynamic == "on" and driver == "intel_cpufreq":
         words.append(f"{driver} has no hwp_dynamic_boost: on does nothing")
-    elif on and _boost_of(policy) == "absent":
+    elif on and _gate_of(policy, "hwp_dynamic_boost") == "absent":
         absent = f"gate hwp_dynamic_boost is absent in kernel {policy['kernel']}: on does nothing"
         words.append(f"{absent}; skylake-servers is a kernel with it")
     return words
 
 
-def _boost_of(policy: Mapping[str, Any]) -> str:
-    """Give the value of the gate hwp_dynamic_boost in a policy's kernel; empty where it names no kernel."""
+def _gate_of(policy: Mapping[str, Any], name: str) -> str:
+    """Give the value of a gate in a policy's kernel; empty where it names no kernel."""
     if not policy.get("kernel"):
         return ""
-    return str({**dict(KernelProfile(policy["kernel"]).gates()), **policy.get("gates", {})}["hwp_dynamic_boost"])
+    return str({**dict(KernelProfile(policy["kernel"]).gates()), **policy.get("gates", {})}[name])
 
 
 def _is_boost_unknown(machine: Mapping[str, Any], policy: Mapping[str, Any], driver: str) -> bool:
@@ -107,7 +107,12 @@ def _is_boost_unknown(machine: Mapping[str, Any], policy: Mapping[str, Any], dri
     server = machine.get("pm_profile") in SERVER_PROFILES
     asks = server and machine.get("processor") is None and has_hwp(machine) and driver == "intel_pstate"
     own = policy.get("hwp_dynamic_boost", "auto") == "auto" and not policy.get("no_hwp")
-    return asks and own and policy.get("governor") != "performance" and _boost_of(policy) == "skylake-servers"
+    return (
+        asks
+        and own
+        and policy.get("governor") != "performance"
+        and _gate_of(policy, "hwp_dynamic_boost") == "skylake-servers"
+    )
 
 
 def caveats(experiment: Experiment, powers_w: Iterable[tuple[str, float | None]]) -> str:
@@ -376,6 +381,7 @@ _LEAST_IS_ASKED = ("schedutil", "ondemand", "conservative")
 def preference_at_boot(cases: Iterable[Case]) -> list[str]:
     """Name settings under AMD's firmware whose clocks hang on the preference that it has at boot."""
     found: dict[str, None] = {}
+    unknown: dict[str, None] = {}
     for case in cases:
         driver = driver_under(case.file["machine"], case.file["policy"])
         if driver not in ("amd-pstate-epp", "amd-pstate-guided"):
@@ -386,11 +392,22 @@ def preference_at_boot(cases: Iterable[Case]) -> list[str]:
         asked = facts["governor"] == "powersave" and unnamed and (facts["epp"] or (None,))[0] == 0
         if asked if driver == "amd-pstate-epp" else facts["governor"] in _LEAST_IS_ASKED:
             found[case.policy] = None
+            unspecified = case.file["machine"].get("pm_profile", "unspecified") == "unspecified"
+            if (
+                driver == "amd-pstate-epp"
+                and unspecified
+                and _gate_of(case.file["policy"], "amd_epp_default") == "balanced"
+            ):
+                unknown[case.machine] = None
     if not found:
         return []
+    hangs = (
+        f" {', '.join(unknown)}: with a `pm_profile` of no server (`mobile`, `desktop`) it is the driver's own "
+        "`balance_performance` from 6.14 on."
+    )
     return [
         f"{', '.join(found)}: the firmware's energy preference at boot is taken for 0, at which it takes the highest "
-        "level at any load; no machine file has it."
+        f"level at any load; no machine file has it.{hangs if unknown else ''}"
     ]
 
 
