@@ -703,7 +703,10 @@ fn the_profile_of_the_machine_is_read_or_missing() {
     let policy = "sys/devices/system/cpu/cpufreq/policy0";
     let mut files = vec![
         ("sys/devices/system/cpu/online".to_owned(), "0".to_owned()),
-        ("proc/cpuinfo".to_owned(), "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: cppc\n\n".to_owned()),
+        (
+            "proc/cpuinfo".to_owned(),
+            "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 116\n\n".to_owned(),
+        ),
     ];
     for (name, text) in
         [("scaling_driver", "amd-pstate-epp"), ("cpuinfo_min_freq", "400000"), ("cpuinfo_max_freq", "5100000")]
