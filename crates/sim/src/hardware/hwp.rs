@@ -3,7 +3,7 @@
 //! Intel publishes what the request means, not what the firmware does with it. This is a model of our own:
 //!
 //! ```text
-//!   dt      = time since the last look, without that in C6 and deeper
+//!   dt      = time since the last look, without that in states deeper than C1E (C3, C6, ...)
 //!   share  += (C0 time / dt - share) dt / (HWP_AVERAGE + dt)        C0 / (C0 + C1), in 1/1024
 //!   wanted  = highest x (share - idle) / (full - idle)              `idle` and `full` by the preference (EPP)
 //!   level   = wanted within [min, max] of the request, or its desired level, if it has one
