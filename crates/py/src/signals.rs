@@ -14,7 +14,7 @@ use opplab_signals::decode::{Reused, SchedEvent, SchedSink, Threads, decoded_thr
 use opplab_signals::groups::GroupFinder;
 use opplab_signals::pelt::{ROUNDING, Sample, Samples};
 use opplab_signals::residency::Residency;
-use opplab_signals::summary::{Deadlines, Latencies, LatencySummary, Utils, deadlines, past_deadline};
+use opplab_signals::summary::{Deadlines, Latencies, LatencySummary, UtilSummary, Utils, deadlines, past_deadline};
 use opplab_signals::with_half_life;
 use opplab_trace::{Event, RecordingFiles};
 use pyo3::prelude::*;
@@ -24,12 +24,12 @@ use crate::error::raise;
 use crate::machine::PyMachine;
 use crate::tracefile::trace_error;
 
-/// Samples as columns, of tasks and of run queues; or summed up.
-#[derive(Default)]
+/// Samples summed up; also as columns, of tasks and of run queues, unless only sums are wanted.
 struct Columns {
     tasks: SampleColumns,
     queues: SampleColumns,
-    sums: Option<Utils>,
+    utils: Utils,
+    only_sums: bool,
 }
 
 #[derive(Default)]
@@ -46,9 +46,10 @@ struct SampleColumns {
 
 impl Samples for Columns {
     fn sample(&mut self, sample: &Sample) {
-        match &mut self.sums {
-            Some(sums) => sums.sample(sample),
-            None if sample.pid.is_some() => self.tasks.push(sample),
+        self.utils.sample(sample);
+        match sample.pid {
+            _ if self.only_sums => {}
+            Some(_) => self.tasks.push(sample),
             None => self.queues.push(sample),
         }
     }
@@ -134,7 +135,8 @@ fn rebuilt<'m, H: HalfLife>(
     how: &How<'m>,
 ) -> Result<Found<'m>, opplab_trace::Error> {
     let How { machine, invariance, every_ns, sums } = *how;
-    let columns = Columns { sums: sums.then(Utils::default), ..Columns::default() };
+    let (tasks, queues) = <(SampleColumns, SampleColumns)>::default();
+    let columns = Columns { tasks, queues, utils: Utils::new::<H>(), only_sums: sums };
     let (pelt, meta) = first.load_tracking::<_, H>(Some(files), machine, invariance, columns);
     let mut all = All {
         pass: Pass::new(pelt, machine, Some(files), sums),
@@ -199,8 +201,9 @@ pub(crate) fn trace_signals<'py>(
     dict.set_item("problems", problems)?;
     dict.set_item("threads", crate::energy::threads_of(&threads))?;
     let known = Deadlines { given_ns: deadline_ns, stated_ns: std::mem::take(&mut activations.stated_ns) };
-    if let (Some(latencies), Some(utils)) = (latencies, &samples.sums) {
-        summaries(py, &dict, utils, &latencies.finish(&activations.under_way(), &known))?;
+    utilisations(py, &dict, &samples.utils)?;
+    if let Some(latencies) = latencies {
+        summaries(py, &dict, &latencies.finish(&activations.under_way(), &known))?;
     }
     dict.set_item("tasks", samples.tasks.dict(py, true)?)?;
     dict.set_item("rqs", samples.queues.dict(py, false)?)?;
@@ -286,20 +289,19 @@ pub(crate) fn trace_signals<'py>(
     Ok(dict)
 }
 
-/// `task_util` and `task_latency`.
-fn summaries(
-    py: Python<'_>,
-    dict: &Bound<'_, PyDict>,
-    utils: &Utils,
-    latencies: &[(i32, LatencySummary)],
-) -> PyResult<()> {
+/// `task_util`.
+fn utilisations(py: Python<'_>, dict: &Bound<'_, PyDict>, utils: &Utils) -> PyResult<()> {
     let of = utils.tasks.values();
     let columns = [
         ("pid", utils.tasks.keys().copied().collect::<Vec<_>>().into_pyarray(py).into_any()),
-        ("util_avg_mean", array(py, of.clone().map(|one| one.sum as f64 / one.count as f64).collect())),
+        ("util_avg_mean", array(py, of.clone().map(UtilSummary::mean).collect())),
         ("util_avg_max", of.map(|one| one.max as u32).collect::<Vec<_>>().into_pyarray(py).into_any()),
     ];
-    table(py, dict, "task_util", &columns)?;
+    table(py, dict, "task_util", &columns)
+}
+
+/// `task_latency`.
+fn summaries(py: Python<'_>, dict: &Bound<'_, PyDict>, latencies: &[(i32, LatencySummary)]) -> PyResult<()> {
     let times = |of: fn(&LatencySummary) -> u64| {
         latencies.iter().map(|(_, one)| of(one) as i64).collect::<Vec<_>>().into_pyarray(py).into_any()
     };

@@ -271,6 +271,8 @@ pub struct PeltReplay<S, H = HalfLife32> {
     /// Place + 1 of small pids, which almost all are.
     by_small_pid: Vec<u32>,
     samples: S,
+    /// The time of the last event.
+    end_ns: u64,
     offset_ns: i64,
     /// The trace has `sched_waking`.
     wakings: bool,
@@ -303,6 +305,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             by_pid: HashMap::new(),
             by_small_pid: vec![0; 1 << 16],
             samples,
+            end_ns: 0,
             offset_ns,
             wakings: false,
             ticks: None,
@@ -373,8 +376,13 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         });
     }
 
-    /// The samples' taker.
-    pub fn into_samples(self) -> S {
+    /// The samples' taker, which gets those of the tasks that run at the end, too.
+    pub fn into_samples(mut self) -> S {
+        let running = self.cpus.iter().filter_map(|rq| rq.curr).map(|place| &self.tasks[place]);
+        let pids: Vec<i32> = running.filter(|task| task.class == Class::Fair).map(|task| task.pid).collect();
+        for sample in pids.into_iter().filter_map(|pid| self.peek_task(pid, self.end_ns)).collect::<Vec<_>>() {
+            self.samples.sample(&sample);
+        }
         self.samples
     }
 
@@ -1195,6 +1203,7 @@ pub fn stoppers(names: &BTreeMap<i32, Vec<u8>>) -> Vec<i32> {
 impl<S: Samples, H: HalfLife> SchedSink for PeltReplay<S, H> {
     fn event(&mut self, event: &Event<'_>, what: &SchedEvent<'_>) {
         let time = event.time_ns;
+        self.end_ns = time;
         if !matches!(what, SchedEvent::FreqScale { .. })
             && let Some((tick_ns, cpu)) = self.ticking.take()
         {

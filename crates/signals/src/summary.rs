@@ -4,10 +4,15 @@
 
 use std::collections::BTreeMap;
 
+use opplab_kernel::pelt::HalfLife;
+
 use crate::activations::Activation;
 use crate::pelt::Sample;
 use crate::residency::Wait;
 use crate::waits::nearest_rank;
+
+/// A period of PELT, in ns.
+const PERIOD_NS: f64 = 1_048_576.0;
 
 /// A task with so many activations, whose wake-ups are by this share in percent apart by the median distance within this part in percent,
 /// is periodic and has its period as its deadline, unless it sleeps for a set time.
@@ -15,33 +20,64 @@ const PERIODIC_MIN: usize = 5;
 const PERIODIC_SHARE: u64 = 80;
 const PERIODIC_WITHIN: u64 = 10;
 
-/// Of the samples of a task's `util_avg`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A task's `util_avg` over time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct UtilSummary {
-    /// Number of samples.
-    pub count: u64,
-    /// Their sum.
-    pub sum: u64,
     /// The greatest.
     pub max: u64,
+    first_ns: u64,
+    last: (u64, u64),
+    /// Utilisation times ns.
+    area: f64,
+}
+
+impl UtilSummary {
+    /// Its mean over the time from the first to the last sample.
+    pub fn mean(&self) -> f64 {
+        let (last_ns, util) = self.last;
+        let whole = last_ns.saturating_sub(self.first_ns);
+        if whole == 0 { util as f64 } else { self.area / whole as f64 }
+    }
+}
+
+/// The mean of a signal that goes from one value to another within so many half-lives, as it does between events: towards a
+/// bound, of which each half-life leaves half of the way. Where hardly any time passes, it is the middle.
+fn mean_between(from: f64, to: f64, half_lives: f64) -> f64 {
+    if half_lives < 0.01 {
+        return (from + to) / 2.0;
+    }
+    let left = (-half_lives).exp2();
+    let bound = (to - from * left) / (1.0 - left);
+    bound - (bound - from) * (1.0 - left) / (half_lives * std::f64::consts::LN_2)
 }
 
 /// Samples of tasks, summed up.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Utils {
     /// By pid.
     pub tasks: BTreeMap<i32, UtilSummary>,
+    half_life_ns: f64,
 }
 
 impl Utils {
+    /// Of signals with this half-life.
+    pub fn new<H: HalfLife>() -> Self {
+        Self { tasks: BTreeMap::new(), half_life_ns: f64::from(H::PERIOD) * PERIOD_NS }
+    }
+
     /// Takes a sample; those of run queues are left out.
     pub fn sample(&mut self, sample: &Sample) {
-        if let Some(pid) = sample.pid {
-            let of = self.tasks.entry(pid).or_default();
-            of.count += 1;
-            of.sum += sample.util_avg;
-            of.max = of.max.max(sample.util_avg);
-        }
+        let Some(pid) = sample.pid else { return };
+        let of = self.tasks.entry(pid).or_insert_with(|| UtilSummary {
+            first_ns: sample.time_ns,
+            last: (sample.time_ns, sample.util_avg),
+            ..UtilSummary::default()
+        });
+        let (since, from) = of.last;
+        let ns = sample.time_ns.saturating_sub(since) as f64;
+        of.area += ns * mean_between(from as f64, sample.util_avg as f64, ns / self.half_life_ns);
+        of.last = (sample.time_ns, sample.util_avg);
+        of.max = of.max.max(sample.util_avg);
     }
 }
 

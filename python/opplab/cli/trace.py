@@ -207,7 +207,7 @@ def export(file: Path, output: Path, names: tuple[str, ...], from_time: str | No
 
 @command.command(name="signals")
 @trace_argument("file")
-@trace_machine_option("Machine with capacities, frequencies and power")
+@trace_machine_option("Machine with capacities, frequencies and power (default: a snapshot's)")
 @half_life_option
 @click.option("--no-invariance", is_flag=True, help="Assume a kernel without frequency invariance.")
 @click.option(
@@ -230,7 +230,7 @@ def signals(
 ) -> None:
     """Rebuild the kernel's signals of FILE: load tracking, residencies, latencies, energy, missed activations.
 
-    Prints one row per CPU, per cluster (with --machine) and per task; -o writes all tables. Activations are wake-ups of
+    Prints one row per CPU, per cluster (with power) and per task; -o writes all tables. Activations are wake-ups of
     the whole trace, those of its start included.
     """
     trace = Trace(file, pelt_half_life_ms=pelt_half_life_ms)

@@ -55,6 +55,13 @@ def machine_of(machine: Machine | str | Path, trace: str | Path) -> Machine:
     return machine
 
 
+_NO_MACHINE = (
+    "every CPU counts as one of capacity 1024 whose kernel does not follow the frequency, and error_bound is that of such "
+    "CPUs"
+)
+"""What signals are of where nobody knows the machine."""
+
+
 def memory_limit() -> int:
     """Give the limit of what events may take in memory, in bytes.
 
@@ -248,8 +255,9 @@ class Trace:
         Parameters
         ----------
         machine : Machine, str or Path, optional
-            Capacities, highest frequencies and power; also by name or file, and ``auto`` for the snapshot's.  Without
-            it every CPU has capacity 1024, the kernel does not follow the frequency, and there is no energy.
+            Capacities, highest frequencies and power; also by name or file, and ``auto`` for the snapshot's. Without
+            it that of a snapshot beside the trace. Without that every CPU has capacity 1024, the kernel does not follow
+            the frequency, and there is no energy: a note has it.
         invariance : bool
             Whether the kernel followed the frequency (`Machine`'s highest OPP is the reference).
         deadline_us : int, optional
@@ -278,11 +286,17 @@ class Trace:
         from opplab.trace import signals
 
         deadline_ns = None if deadline_us is None else deadline_us * 1000
-        on = None if machine is None else machine_of(machine, self.path)
+        unknown = ""
+        try:
+            on = machine_of("auto" if machine is None else machine, self.path)
+        except InputError as error:
+            if machine is not None:
+                raise
+            on, unknown = None, f"{_NO_MACHINE} ({str(error).removeprefix(f'{self.path}: ')})"
         inner = None if on is None else on._inner
         half_life_ms = self.pelt_half_life_ms
         raw = _opplab.trace_signals(self.path, inner, invariance, every_ns, deadline_ns, sums, half_life_ms)
-        raw["notes"] += signals.unjudged(raw, self.task_names())
+        raw["notes"] += [*filter(None, [unknown]), *signals.unjudged(raw, self.task_names())]
         self._hear(raw, on)
         return raw
 

@@ -78,6 +78,9 @@ class Signals(_Sums):
     ``period_ns`` to the task's next wake-up, ``deadline_ns`` and ``missed`` (null where no deadline is known: the task
     is not periodic, or sleeps for a set time after its work). One that is past its deadline when the trace ends is
     there, too: missed, without a ``response_ns``, and before it ran without ``latency_ns`` and ``cpu``."""
+    task_util: pl.DataFrame
+    """Of each task ``util_avg_mean`` over the time from its first to its last event, or to the end if it runs there,
+    and ``util_avg_max``."""
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """Give all tables by name."""
@@ -91,9 +94,6 @@ class Signals(_Sums):
 
     def task_summary(self) -> pl.DataFrame:
         """Give one row a task: running time, utilisation, waits, energy, activations missed; the busiest first."""
-        util = self.tasks.group_by(THREAD).agg(
-            pl.col("util_avg").mean().alias("util_avg_mean"), pl.col("util_avg").max().alias("util_avg_max")
-        )
         wait_ns = pl.col("wait_ns")
         # The nearest rank, as the engine's summary has it.
         waits = (
@@ -110,7 +110,7 @@ class Signals(_Sums):
         late = pl.when(pl.col("missed").count() > 0).then(pl.col("missed").sum()).alias("missed")
         missed = self.activations.group_by(THREAD).agg(pl.len().alias("activations"), late)
         energy = [] if self.task_energy is None else [self.task_energy.group_by(THREAD).agg(pl.col("energy_j").sum())]
-        return _summary(self.running, THREAD, util, waits, missed, *energy)
+        return _summary(self.running, THREAD, self.task_util, waits, missed, *energy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,5 +217,6 @@ def make(raw: dict[str, Any], names: dict[int, str]) -> Signals:
         tasks=_named(raw["tasks"], names),
         rqs=rqs.sort("time_ns", maintain_order=True),
         waits=_named(raw["waits"], names),
+        task_util=_named(raw["task_util"], names),
         activations=_named(_with_deadlines(pl.DataFrame(raw["activations"]), pl.DataFrame(raw["deadlines"])), names),
     )

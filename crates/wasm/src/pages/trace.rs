@@ -18,6 +18,7 @@ use opplab_replay::rerun::ClosedCase;
 use opplab_replay::signals::{First, Pass, all_of, events};
 use opplab_replay::{Events, Mode, Recorded, Replay, Setup};
 use opplab_signals::decode::{SchedEvent, SchedSink, Threads, decoded_threads, pid_of};
+use opplab_signals::half_life::HalfLife32;
 use opplab_signals::pelt::{Sample, Samples};
 use opplab_signals::residency::Residency;
 use opplab_signals::summary::{Deadlines, LatencySummary, Utils};
@@ -343,7 +344,7 @@ impl Drop {
         let window_ns = (start_ns.saturating_add(self.window_ns.0), start_ns.saturating_add(self.window_ns.1));
         let machine = self.machine.as_ref();
         let text = |error: opplab_trace::Error| error.to_string();
-        let seen = Seen { utils: Utils::default(), points: Vec::new(), window_ns };
+        let seen = Seen { utils: Utils::new::<HalfLife32>(), points: Vec::new(), window_ns };
         let (pelt, _) = First::of(file).map_err(text)?.load_tracking(None, machine, true, seen);
         let mut all = All {
             pass: Pass::new(pelt, machine, None, true),
@@ -515,7 +516,7 @@ impl Drop {
                 pid_of(pid).to_string(),
                 name(pid),
                 ms(ns),
-                cell(util.map(|util| format!("{:.1}", util.sum as f64 / util.count as f64))),
+                cell(util.map(|util| format!("{:.1}", util.mean()))),
                 cell(util.map(|util| util.max.to_string())),
                 cell(late.map(|late| late.wakeups.to_string())),
                 wait(0),
