@@ -56,8 +56,8 @@ def machine_of(machine: Machine | str | Path, trace: str | Path) -> Machine:
 
 
 _NO_MACHINE = (
-    "every CPU counts as one of capacity 1024 whose kernel does not follow the frequency, and error_bound is that of such "
-    "CPUs"
+    "every CPU counts as one of capacity 1024 whose kernel does not follow the frequency, and error_bound is that of "
+    "such CPUs"
 )
 """What signals are of where nobody knows the machine."""
 

@@ -17,7 +17,7 @@ from opplab.trace.energy import by_number, left_out, pid_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TABLES = ("tasks", "rqs", "freq_residency", "idle_residency", "running", "waits", "activations",
+TABLES = ("tasks", "rqs", "freq_residency", "idle_residency", "running", "waits", "activations", "task_util",
           "cpu_energy", "cluster_energy", "task_energy")  # fmt: skip
 """The tables of `Signals`, in the order in which they are written."""
 THREAD = ("pid", "comm")

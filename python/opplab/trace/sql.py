@@ -29,6 +29,7 @@ SIGNALS = {
     "running": "running time by task, CPU and frequency",
     "waits": "waits for a CPU, after wake-ups and preemptions",
     "activations": "from wake-up to sleep of a task",
+    "task_util": "mean and greatest utilisation of a task",
 }
 ENERGY = {
     "energy_cpus": "energy by CPU",
