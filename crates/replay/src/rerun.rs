@@ -333,6 +333,18 @@ impl Replay {
         let first = First::of(&files.trace).map_err(trace)?;
         let found = first.half_life(&files.trace, Some(&files), Some(&setup.machine), recorded.half_life_ms);
         let (half_life_ms, note) = found.map_err(trace)?;
+        // What is given and nothing contradicts has no note.
+        if note.is_some() && recorded.half_life_ms.is_some() {
+            let (shown_ms, _) =
+                first.half_life(&files.trace, Some(&files), Some(&setup.machine), None).map_err(trace)?;
+            if shown_ms != half_life_ms {
+                return Err(ReplayError::Input(format!(
+                    "{}: its PELT half-life is {shown_ms} ms, as the trace or the snapshot beside it shows, and not \
+                     {half_life_ms} ms: --pelt-half-life-ms is that of the recording, where these lack it, and no change",
+                    at.display()
+                )));
+            }
+        }
         // A proposal may have made it of the configured one.
         if setup.policy.half_life_ms() != half_life_ms {
             setup.policy.pelt_half_life_ms = half_life_ms;
