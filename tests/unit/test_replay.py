@@ -43,6 +43,7 @@ def test_what_the_trace_does_not_tell_is_blank(lisa: str) -> None:
     assert rows["policy0 busy"]["verdict"] == "cannot change in this loop"
     assert [silent["of"] for silent in found["silent"]] == [
         "policy1 frequency and changes, energy",
+        "policy0 frequency, changes and energy before 3.856 s",
         "wake-up latencies",
     ]
     assert not any("latency_ns_p50" in found[run] for run in ("recorded", "replayed", "changed"))
@@ -1136,14 +1137,14 @@ def test_assumed_power_is_no_energy_model(tmp_path: Path) -> None:
     assert "by eas" not in told
 
 
-def periodic_lines() -> list[str]:
+def periodic_lines(loops: int = 40) -> list[str]:
     """Give the lines of a task that runs for 3 ms each 10 ms on CPU 1, as ftrace's text has them."""
     switch = (
         "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state=S ==> next_comm={} next_pid={} next_prio=120"
     )
     task, idle = ("a", 7), ("swapper/1", 0)
     lines = []
-    for nth in range(40):
+    for nth in range(loops):
         now_us = 1_000_000 + nth * 10_000
         lines += [
             f"x-0 [001] {now_us / 1e6:.6f}: sched_waking: comm=a pid=7 prio=120 target_cpu=001",
@@ -1201,6 +1202,90 @@ def test_json_has_no_number_of_what_the_trace_lacks(tmp_path: Path, mode: str) -
     # Busy times as such are known, with and without clocks.
     busy = [next(row["recorded"] for row in one["metrics"] if row["metric"] == "policy1 busy") for one in (whole, bare)]
     assert busy[0] == pytest.approx(sum(big["busy_ns"])) and busy[1] == pytest.approx(busy[0], rel=0.01)
+
+
+def in_order(lines: list[str]) -> str:
+    """Give lines of ftrace's text in the order of their times."""
+    return "".join(f"{line}\n" for line in sorted(lines, key=lambda line: float(line.split()[2].rstrip(":"))))
+
+
+def clock_lines(at_s: float, khz: int, *cpus: int) -> list[str]:
+    """Give the events of a change of these CPUs' clock."""
+    return [f"x-0 [001] {at_s:.6f}: cpu_frequency: state={khz} cpu_id={cpu}" for cpu in cpus]
+
+
+@pytest.mark.parametrize("mode", ["open", "closed"])
+def test_a_late_first_event_shows_no_clock_before_it(tmp_path: Path, mode: str) -> None:
+    """The value of the first event filled the time before it as "recorded", in which the CPU most likely had another.
+
+    Method: a task on a big CPU, whose clock changes at 0.5 and at 0.8 s, by hand; its energy is that of a trace which
+    begins there.
+    """
+    clocks = [
+        *clock_lines(1, 450_000, 0, 3, 4, 5),
+        *clock_lines(1.5, 1_200_000, 1, 2),
+        *clock_lines(1.8, 600_000, 1, 2),
+    ]
+    path = tmp_path / "run.txt"
+    path.write_text(in_order([*clocks, *periodic_lines(100)]))
+    how = ("replay", path, "-m", "juno-r2", "--mode", mode, "--governor", "performance")
+    found = json.loads(answered(*how, "--format", "json").stdout)
+    assert found["duration_ns"] == 993_000_000
+    big = found["recorded"]["policies"][1]
+    assert big["from_ns"] == 500_000_000 and big["changes"] == 1
+    at = {khz: (big["time_ns"][nth] / 1e6, big["busy_ns"][nth] / 1e6) for nth, khz in enumerate(big["freq_khz"])}
+    assert (at[1_200_000], at[600_000]) == ((300, pytest.approx(90, abs=0.5)), (193, pytest.approx(60, abs=0.5)))
+    assert sum(big["time_ns"]) == 493_000_000
+    rows = {row["metric"]: row for row in found["metrics"]}
+    assert rows["policy1 mean frequency"]["recorded"] == (300 * 1_200_000 + 193 * 600_000) // 493
+    # Busy times need no clock: 80 runs end in what is measured.
+    assert rows["policy1 busy"]["recorded"] == pytest.approx(240e6, abs=1e6)
+    for run in ("replayed", "changed"):
+        assert sum(found[run]["policies"][1]["time_ns"]) == 493_000_000, run
+        assert "from_ns" not in found[run]["policies"][0]
+    assert rows["policy1 mean frequency"]["changed"] == 1_200_000
+    # Energy is of the time after it, on both sides.
+    later = tmp_path / "later.txt"
+    later.write_text(in_order([line for line in [*clocks, *periodic_lines(100)] if float(line.split()[2][:-1]) >= 1.5]))
+    metered = json.loads(answered("trace", "energy", later, "-m", "juno-r2", "--format", "json").stdout)["clusters"]
+    (energy_j,) = [one["energy_j"] for one in metered if one["cluster"] == "A72"]
+    (energy_uj,) = [one["energy_uj"] for one in found["recorded"]["clusters"] if one["cluster"] == "A72"]
+    assert energy_uj == pytest.approx(1e6 * energy_j, rel=1e-3)
+    table = answered(*how).stdout.replace("\n", " ")
+    assert "blank: policy1 frequency, changes and energy before 0.500 s: no cpu_frequency event and no sna" in table
+    assert "in every column they are of the 0.493 s after it" in table
+    assert table.count("the trace lacks the clock of policy1 before 0.500 s: 600 MHz at its start is assumed") == 1
+    # Of the time that nothing is measured of it is enough.
+    early = [line.replace(" 1.500000:", " 1.198000:") for line in clocks]
+    path.write_text(in_order([*early, *periodic_lines(100)]))
+    found = json.loads(answered(*how, "--format", "json").stdout)
+    assert "from_ns" not in found["recorded"]["policies"][1]
+    assert not any("frequency" in silent["of"] for silent in found["silent"])
+
+
+def test_equal_cpus_of_a_closed_loop_count_from_one_time_on(tmp_path: Path) -> None:
+    """A closed loop pairs equal policies by their busy times: each pair is of one span."""
+    clocks = [*clock_lines(1, 800_000, 0, 3), *clock_lines(1.5, 1_200_000, 1), *clock_lines(1.3, 1_100_000, 2)]
+    path = tmp_path / "run.txt"
+    path.write_text(in_order([*clocks, *periodic_lines(100)]))
+    from_ms = {}
+    for mode in ("open", "closed"):
+        how = ("replay", path, "-m", "jasper-lake-4c", "--mode", mode, "--format", "json")
+        found = json.loads(answered(*how).stdout)
+        from_ms[mode] = [policy.get("from_ns", 0) / 1e6 for policy in found["recorded"]["policies"]]
+        assert all(policy.get("from_ns", 0) / 1e6 in from_ms[mode] for policy in found["replayed"]["policies"])
+    assert from_ms == {"open": [0, 500, 300, 0], "closed": [500] * 4}
+
+
+def test_the_mean_clock_of_a_recording_is_that_of_its_signals(lisa: str) -> None:
+    """735.3 MHz over 9.1 s, where 41 % of them are before the first event: the signals have 759.069 of the rest."""
+    signals = answered("trace", "signals", lisa, "-m", "juno-r2").stdout.splitlines()
+    khz_mean = int(next(line for line in signals if line.split()[:1] == ["5"]).split()[-2])
+    for mode in ("open", "closed"):
+        found = json.loads(replay(lisa, "-m", "juno-r2", "--mode", mode, "--format", "json").output)
+        little = found["recorded"]["policies"][0]
+        assert little["mean_khz"] == pytest.approx(khz_mean, abs=1)
+        assert sum(little["time_ns"]) == found["duration_ns"] - little["from_ns"]
 
 
 def test_distances_of_many_policies_are_the_most_of_them() -> None:

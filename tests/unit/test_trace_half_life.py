@@ -10,7 +10,7 @@ import pytest
 
 import opplab
 
-from calls import answered
+from calls import answered, called
 
 SWITCHES = ["sched_switch", "sched_waking", "sched_wakeup_new", "sched_migrate_task", "cpu_frequency", "cpu_idle"]
 
@@ -96,3 +96,17 @@ def test_commands_take_it(whole: Path, tmp_path: Path) -> None:
     assert energy < json.loads(answer("replay", str(path), "--format", "json"))["self_check"]["energy_distance"]
     with pytest.raises(opplab.InputError, match="no half-life of 64 ms"):
         opplab.read_trace(path, pelt_half_life_ms=64)
+
+
+@pytest.mark.parametrize("way", ["mark", "records", "snapshot"])
+def test_a_replay_refuses_what_the_trace_contradicts(whole: Path, tmp_path: Path, way: str) -> None:
+    """It replayed both sides with the given one: "error +0.0 %", as if another half-life changed nothing."""
+    kept = ("arch_set_freq_scale", "pelt_se_tp")[: 2 if way == "records" else 1]
+    path = whole if way == "mark" else opplab.read_trace(whole).export(tmp_path / "events.dat", *SWITCHES, *kept)
+    if way == "snapshot":
+        (snapshot := tmp_path / "proc/sys/kernel/sched_pelt_multiplier").parent.mkdir(parents=True)
+        snapshot.write_text("4\n")
+    words = ("replay", path, "-m", "pixel6", "--mode", "open")
+    refused = str(called(*words, "--pelt-half-life-ms", "16").exception)
+    assert "its PELT half-life is 8 ms" in refused and "not 16 ms" in refused
+    assert answered(*words, "--pelt-half-life-ms", "8").stdout == answered(*words).stdout

@@ -119,7 +119,7 @@ type ReplayedCases = (Vec<PyCase>, u64, u64, String, Vec<i32>);
 type Known = (Option<String>, Option<String>, Option<String>, Option<u32>);
 
 fn recorded_of((governor, driver, kernel, half_life_ms): Known) -> Recorded {
-    Recorded { governor, driver, kernel, half_life_ms }
+    Recorded { governor, driver, kernel, half_life_ms, ..Recorded::default() }
 }
 
 /// Runs of those that the closed loop of `replay_trace` is the mean of, as cases: each whether it is under the changed policy, and its
@@ -257,10 +257,11 @@ pub(crate) fn trace_to_rtapp(
         let replay = Replay::read(Path::new(path), machine)?;
         let wanted = tasks.map(|tasks| move |name: &str| tasks.iter().any(|task| task == name));
         let wanted = wanted.as_ref().map(|wanted| wanted as &dyn Fn(&str) -> bool);
-        let assumed = replay.assumed_reservations(wanted.unwrap_or(&|_| true));
+        let mut assumed = replay.setup.assumed_clocks(&replay.events);
+        assumed.extend(replay.assumed_reservations(wanted.unwrap_or(&|_| true)));
         Ok((replay.to_rtapp(wanted, tolerance_permille)?, assumed, replay.events))
     })?;
     note_events(py, path, &events)?;
-    note_remark(py, Path::new(path), assumed.as_deref())?;
+    assumed.iter().try_for_each(|assumed| note_remark(py, Path::new(path), Some(assumed)))?;
     Ok(text)
 }

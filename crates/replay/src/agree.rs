@@ -14,7 +14,9 @@ use opplab_sim::{Case, Start, Wakes, first_tick_ns, run_from};
 use crate::ReplayError;
 use crate::calls::takes_samples;
 use crate::events::{Events, Simulated, What};
-use crate::measure::{Measured, PolicyTimes, Told, alike, distance_per_100k, measure, shares_per_100k};
+use crate::measure::{
+    Clocks, Measured, PolicyTimes, Told, alike, distance_per_100k, known_by_kind, measure, shares_per_100k,
+};
 use crate::recover::{Recording, recover};
 use crate::setup::{Recorded, Setup, recording_files, shows_requests};
 use crate::tick::{idle_ticks, phase_ns};
@@ -333,7 +335,12 @@ pub fn agree(dir: &Path) -> Result<Option<Agreement>, ReplayError> {
     let Prepared { file, events, setup, mut case, names, threads, window, lead_ns, start } = prepared;
     let is_thread = |task: TaskIdx| names.iter().any(|name| name == events.name(task));
     let told = Told::of(&events);
-    let recorded = measure(&events, &case.machine, window, &setup.start_khz, told, is_thread);
+    let known_from_ns = known_by_kind(&case.machine, &setup.known_from_ns);
+    let clocks = Clocks { start_khz: &setup.start_khz, known_from_ns: &known_from_ns };
+    let recorded = measure(&events, &case.machine, window, clocks, told, is_thread);
+    let in_run = |from_ns: Option<u64>| from_ns.map(|from_ns| (from_ns + lead_ns).saturating_sub(window.0));
+    let known_from_ns: Vec<Option<u64>> = known_from_ns.into_iter().map(in_run).collect();
+    let clocks = Clocks { start_khz: &start.khz, known_from_ns: &known_from_ns };
 
     let by_request = shows_requests(&case.machine, &case.policy);
     shift_births(&mut case.workload, &threads, -(RUNS as i64 / 2 * SHIFT_NS as i64));
@@ -345,7 +352,7 @@ pub fn agree(dir: &Path) -> Result<Option<Agreement>, ReplayError> {
         let ours = sink.finish(&outcome.task_names, case.duration_ns);
         let is_ours = |task: TaskIdx| names.iter().any(|name| name == base_name(ours.name(task)));
         let window = (lead_ns, case.duration_ns);
-        runs.push(measure(&ours, &case.machine, window, &start.khz, told, is_ours));
+        runs.push(measure(&ours, &case.machine, window, clocks, told, is_ours));
         shift_births(&mut case.workload, &threads, SHIFT_NS as i64);
     }
 

@@ -30,11 +30,20 @@ pub(crate) fn window_start_ns(duration_ns: u64) -> u64 {
     HISTORY_NS.min(duration_ns / 5)
 }
 
+/// A time, for people.
+pub(crate) fn seconds(ns: u64) -> String {
+    format!("{:.3} s", ns as f64 / 1e9)
+}
+
 /// A cpufreq policy's share.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PolicyTimes {
     /// Its CPUs.
     pub cpus: Vec<u32>,
+    /// From when on its clock is known, if that is within the window, ns: what follows is of the time from then on.
+    pub from_ns: Option<u64>,
+    /// Time during which its CPUs ran tasks before that, ns.
+    pub unclocked_ns: u64,
     /// Upper ends of what is counted together, kHz.
     pub freq_khz: Vec<u32>,
     /// Time at each of them, busy or idle, ns.
@@ -108,6 +117,11 @@ impl PolicyTimes {
         self.khz_ns += u128::from(khz) * u128::from(ns);
     }
 
+    /// Time during which its CPUs ran tasks, summed over CPUs, also where its clock is not known, ns.
+    pub fn all_busy_ns(&self) -> u64 {
+        self.busy_ns.iter().sum::<u64>() + self.unclocked_ns
+    }
+
     /// Cycles while its CPUs ran tasks, kHz ns.
     fn busy_cycles(&self) -> u128 {
         self.freq_khz.iter().zip(&self.busy_ns).map(|(&khz, &ns)| u128::from(khz) * u128::from(ns)).sum()
@@ -147,18 +161,45 @@ impl Told {
     }
 }
 
-/// Counts what happens in `window`. `start_khz` is each policy's frequency before its first change; `counts` chooses whose wake-ups
-/// and latencies count, `told` which idle states.
+/// The clocks of cpufreq policies before their first change.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Clocks<'a> {
+    /// The frequency, kHz.
+    pub start_khz: &'a [u32],
+    /// From when on it is that of the recording, ns; `None`: never, and the one that is assumed counts.
+    pub known_from_ns: &'a [Option<u64>],
+}
+
+impl Clocks<'_> {
+    /// When the clock of policy `index` becomes known within the window: its times and energy count from then on.
+    fn late_ns(&self, index: usize, window: Window) -> Option<u64> {
+        let from_ns = self.known_from_ns.get(index).copied().flatten();
+        from_ns.filter(|from_ns| (window.0 + 1..window.1).contains(from_ns))
+    }
+}
+
+/// From when on clocks are known where policies of equal CPUs may change places: all of them from one time on.
+pub(crate) fn known_by_kind(machine: &Machine, known_from_ns: &[Option<u64>]) -> Vec<Option<u64>> {
+    let kinds: Vec<Vec<u32>> =
+        machine.policies().iter().map(|(cluster, cpus)| no_times(machine, *cluster, cpus).freq_khz).collect();
+    let latest = |kind: &Vec<u32>| {
+        kinds.iter().zip(known_from_ns).filter(|(other, _)| *other == kind).filter_map(|(_, from_ns)| *from_ns).max()
+    };
+    kinds.iter().zip(known_from_ns).map(|(kind, from_ns)| from_ns.and(latest(kind))).collect()
+}
+
+/// Counts what happens in `window`, of each policy from when on its clock is known; `counts` chooses whose wake-ups and latencies
+/// count, `told` which idle states.
 pub fn measure(
     events: &Events,
     machine: &Machine,
     window: Window,
-    start_khz: &[u32],
+    clocks: Clocks<'_>,
     told: Told,
     counts: impl Fn(TaskIdx) -> bool,
 ) -> Measured {
-    let mut count = Count::new(events, machine, window, start_khz);
-    let energy_fj = energy(events, machine, window, start_khz, told);
+    let mut count = Count::new(events, machine, window, clocks);
+    let energy_fj = energy(events, machine, window, clocks, told);
     let nr = machine.nr_cpus();
     for ev in &events.list {
         let inside = ev.time_ns >= window.0 && ev.time_ns < window.1;
@@ -202,7 +243,7 @@ struct Count<'a> {
 }
 
 impl<'a> Count<'a> {
-    fn new(events: &'a Events, machine: &Machine, window: Window, start_khz: &[u32]) -> Self {
+    fn new(events: &'a Events, machine: &Machine, window: Window, clocks: Clocks<'_>) -> Self {
         let mut classes: Vec<u32> = machine.clusters.iter().map(|cluster| cluster.capacity).collect();
         classes.sort_unstable();
         classes.dedup();
@@ -216,10 +257,14 @@ impl<'a> Count<'a> {
         let cpus = (0..machine.nr_cpus() as u32).map(state).collect();
         let lowest_khz = |cluster: u32| machine.clusters[cluster as usize].opps[0].khz;
         let khz = policies.iter().enumerate();
-        let khz = khz.map(|(index, (cluster, _))| start_khz.get(index).copied().unwrap_or(lowest_khz(*cluster)));
+        let khz = khz.map(|(index, (cluster, _))| clocks.start_khz.get(index).copied().unwrap_or(lowest_khz(*cluster)));
+        let times = |(index, (cluster, cpus)): (usize, &(u32, Vec<u32>))| PolicyTimes {
+            from_ns: clocks.late_ns(index, window),
+            ..no_times(machine, *cluster, cpus)
+        };
         let measured = Measured {
             window_ns: window.1.saturating_sub(window.0),
-            policies: policies.iter().map(|(cluster, cpus)| no_times(machine, *cluster, cpus)).collect(),
+            policies: policies.iter().enumerate().map(times).collect(),
             classes,
             ..Measured::default()
         };
@@ -237,13 +282,16 @@ impl<'a> Count<'a> {
     /// Counts the running task of a CPU up to `now`.
     fn settle(&mut self, cpu: usize, now: u64) {
         let state = &mut self.cpus[cpu];
-        let ns = now.saturating_sub(std::mem::replace(&mut state.since_ns, now));
+        let since_ns = std::mem::replace(&mut state.since_ns, now);
+        let ns = now.saturating_sub(since_ns);
         if state.current == IDLE_TASK || ns == 0 {
             return;
         }
         let khz = self.frequency[state.policy].0;
         let policy = &mut self.measured.policies[state.policy];
-        policy.busy_ns[opp_of(&policy.freq_khz, khz)] += ns;
+        let unclocked_ns = policy.from_ns.map_or(0, |from_ns| from_ns.saturating_sub(since_ns).min(ns));
+        policy.unclocked_ns += unclocked_ns;
+        policy.busy_ns[opp_of(&policy.freq_khz, khz)] += ns - unclocked_ns;
         let classes = self.measured.classes.len();
         let task = self.measured.tasks.entry(state.current).or_insert_with(|| TaskTimes {
             name: self.events.name(state.current).to_owned(),
@@ -256,7 +304,8 @@ impl<'a> Count<'a> {
     /// Counts the policy's frequency up to `now`.
     fn hold(&mut self, policy: usize, now: u64) {
         let (khz, since_ns) = self.frequency[policy];
-        self.measured.policies[policy].hold(khz, now - since_ns);
+        let times = &mut self.measured.policies[policy];
+        times.hold(khz, now.saturating_sub(since_ns.max(times.from_ns.unwrap_or(0))));
     }
 
     /// A CPU changes tasks; how long `next` had waited since it was woken, if it was, ns.
@@ -299,7 +348,9 @@ impl<'a> Count<'a> {
             }
         }
         self.hold(policy, now);
-        self.measured.policies[policy].changes += u64::from(inside);
+        // The event that shows the clock first is no change between two that are known.
+        let times = &mut self.measured.policies[policy];
+        times.changes += u64::from(inside && times.from_ns.is_none_or(|from_ns| time_ns > from_ns));
         self.frequency[policy] = (freq_khz, now);
     }
 
@@ -354,14 +405,20 @@ pub(crate) fn silent_cpus(events: &Events, machine: &Machine) -> Vec<u32> {
 }
 
 /// Energy by cluster, fJ.
-fn energy(events: &Events, machine: &Machine, window: Window, start_khz: &[u32], told: Told) -> Vec<u128> {
+fn energy(events: &Events, machine: &Machine, window: Window, clocks: Clocks<'_>, told: Told) -> Vec<u128> {
     let mut sums = Integrator::new(machine, window);
     let nr = machine.nr_cpus() as u32;
     // The integrator's idle task is 0.
     let pid = |task: TaskIdx| if task == IDLE_TASK { 0 } else { (task as i32).saturating_add(1) };
     sums.begin(0);
-    for ((_, cpus), &khz) in machine.policies().iter().zip(start_khz) {
+    let policies = machine.policies();
+    for ((_, cpus), &khz) in policies.iter().zip(clocks.start_khz) {
         sums.clock_becomes(0, cpus[0], Some(khz));
+    }
+    for (index, (_, cpus)) in policies.iter().enumerate() {
+        if let Some(from_ns) = clocks.late_ns(index, window) {
+            sums.count_from(from_ns, cpus);
+        }
     }
     if told.idle {
         for cpu in silent_cpus(events, machine) {
@@ -406,6 +463,7 @@ impl Measured {
             time_ns: list(&|run| &alike(run)[nth].time_ns),
             busy_ns: list(&|run| &alike(run)[nth].busy_ns),
             khz_ns: wide(&|run| alike(run)[nth].khz_ns),
+            unclocked_ns: of(&|run| alike(run)[nth].unclocked_ns),
             changes: of(&|run| alike(run)[nth].changes),
             ..alike(&runs[0])[nth].clone()
         };
@@ -468,7 +526,7 @@ pub fn alike(measured: &Measured) -> Vec<&PolicyTimes> {
     while start < policies.len() {
         let (kind, first) = (&policies[start].freq_khz, start);
         start += policies[start..].iter().take_while(|policy| policy.freq_khz == *kind).count();
-        policies[first..start].sort_by_key(|policy| (policy.busy_ns.iter().sum::<u64>(), policy.mean_khz()));
+        policies[first..start].sort_by_key(|policy| (policy.all_busy_ns(), policy.mean_khz()));
     }
     policies
 }

@@ -130,7 +130,7 @@ impl Whole {
         };
         let sum = |khz: Vec<u64>| khz.into_iter().map(u128::from).sum();
         let busy = |measured: &Measured| -> u128 {
-            measured.policies.iter().flat_map(|policy| &policy.busy_ns).map(|&ns| u128::from(ns)).sum()
+            measured.policies.iter().map(|policy| u128::from(policy.all_busy_ns())).sum()
         };
         let recorded_ns = one.latency_ns(95);
         let late_ns = latency_ns(&comparison.runs.0, 95).unwrap_or(0);
@@ -221,7 +221,7 @@ pub fn metrics(comparison: &Comparison, mode: Mode) -> Vec<Metric> {
         let name = |what: &str| format!("policy{} {what}", policy.cpus[0]);
         let (mean, busy) = (name("mean frequency"), name("busy"));
         let khz = |run: &Measured| Some(run.policies[of(run)].mean_khz());
-        let busy_ns = |run: &Measured| Some(run.policies[of(run)].busy_ns.iter().sum());
+        let busy_ns = |run: &Measured| Some(run.policies[of(run)].all_busy_ns());
         let changes = |run: &Measured| Some(run.policies[of(run)].changes);
         rows.push(row(mean, "kHz", TIMES_LIMIT_PERCENT, false, known, &khz));
         rows.push(row(busy, "ns", TIMES_LIMIT_PERCENT, true, true, &busy_ns));

@@ -39,9 +39,9 @@ fn measured_node(
     let policies = measured.policies.iter().map(|policy| {
         // Busy times as a whole are known without clocks, and stand among the metrics.
         let told = !silence.covers(measured, policy);
-        let PolicyTimes { cpus, freq_khz, time_ns, busy_ns, changes, .. } = policy;
+        let PolicyTimes { cpus, from_ns, freq_khz, time_ns, busy_ns, changes, .. } = policy;
         node_table! {
-            cpus, mean_khz: told.then(|| policy.mean_khz()), freq_khz, time_ns: told.then_some(time_ns),
+            cpus, from_ns, mean_khz: told.then(|| policy.mean_khz()), freq_khz, time_ns: told.then_some(time_ns),
             busy_ns: told.then_some(busy_ns), changes: told.then_some(changes),
         }
     });

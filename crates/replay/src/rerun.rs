@@ -31,12 +31,13 @@ use crate::events::{Events, Simulated, What, is_kernel_thread};
 use crate::idle_states::IdleStates;
 use crate::lost::Pending;
 use crate::measure::{
-    Measured, PolicyTimes, Streams, Told, Window, alike, distance_per_100k, measure, silent_cpus, window_start_ns,
+    Clocks, Measured, PolicyTimes, Streams, Told, Window, alike, distance_per_100k, known_by_kind, measure,
+    silent_cpus, window_start_ns,
 };
 use crate::open::{OpenDecision, open_decisions, open_loop};
 use crate::recover::{Recording, recover};
 use crate::rtapp::to_rtapp;
-use crate::setup::{Recorded, Setup, common_value, recording_files, shows_requests, speed_note};
+use crate::setup::{Recorded, Setup, common_value, recording_files, shows_requests, speed_note, sysfs_of};
 use crate::signals::First;
 use crate::silence::Silence;
 use crate::tick::{late_ticks, phase_ns};
@@ -317,8 +318,8 @@ impl Replay {
                     ));
                     Some(first.to_owned())
                 });
-                let mut setup =
-                    Setup::of_machine(machine, &events, &Recorded { governor, driver, ..recorded.clone() })?;
+                let recorded = Recorded { governor, driver, sysfs: sysfs_of(&files), ..recorded.clone() };
+                let mut setup = Setup::of_machine(machine, &events, &recorded)?;
                 setup.notes.extend(notes);
                 // Without a snapshot there is no other answer, and the costs are all that is known.
                 let shown = has_snapshot.then(|| costs::measure(&events, &setup.policy).with_logs(&files, &events));
@@ -332,6 +333,18 @@ impl Replay {
         let first = First::of(&files.trace).map_err(trace)?;
         let found = first.half_life(&files.trace, Some(&files), Some(&setup.machine), recorded.half_life_ms);
         let (half_life_ms, note) = found.map_err(trace)?;
+        // What is given and nothing contradicts has no note.
+        if note.is_some() && recorded.half_life_ms.is_some() {
+            let (shown_ms, _) =
+                first.half_life(&files.trace, Some(&files), Some(&setup.machine), None).map_err(trace)?;
+            if shown_ms != half_life_ms {
+                return Err(ReplayError::Input(format!(
+                    "{}: its PELT half-life is {shown_ms} ms, as the trace or the snapshot beside it shows, and not \
+                     {half_life_ms} ms: --pelt-half-life-ms is that of the recording, where these lack it, and no change",
+                    at.display()
+                )));
+            }
+        }
         // A proposal may have made it of the configured one.
         if setup.policy.half_life_ms() != half_life_ms {
             setup.policy.pelt_half_life_ms = half_life_ms;
@@ -494,7 +507,8 @@ impl Replay {
 
     /// The self-check of this very replay, with births as the change will have them.
     pub(crate) fn checked_as_is(&self, mode: Mode, births: Births) -> Result<Comparison, ReplayError> {
-        Ok(self.compared(self.measured(&self.events), self.runs(&self.setup.policy, mode, births)?))
+        let (recorded, runs) = (self.measured(&self.events, mode), self.runs(&self.setup.policy, mode, births)?);
+        Ok(self.compared(recorded, runs, self.silence(mode, self.events.duration_ns)))
     }
 
     /// This replay, or the one whose CPUs share the recorded stream ([`Comparison::shares_stream`]).
@@ -509,15 +523,15 @@ impl Replay {
         let (from_ns, to_ns) = (window_start_ns(self.events.duration_ns), self.events.duration_ns);
         let half_ns = from_ns.midpoint(to_ns);
         Ok([(from_ns, half_ns), (half_ns, to_ns)].map(|window| {
-            let measured = runs.iter().map(|events| self.measured_in(events, window)).collect();
-            self.compared(self.measured_in(&self.events, window), measured)
+            let measured = |events| self.measured_in(events, window, Mode::Closed);
+            let silence = self.silence(Mode::Closed, window.1);
+            self.compared(measured(&self.events), runs.iter().map(measured).collect(), silence)
         }))
     }
 
     /// The comparison of the recording with these runs of its own policy.
-    fn compared(&self, recorded: Measured, runs: Vec<Measured>) -> Comparison {
+    fn compared(&self, recorded: Measured, runs: Vec<Measured>, silence: Silence) -> Comparison {
         let check = Measured::mean(&runs);
-        let silence = self.silence();
         let distances = |times: fn(&PolicyTimes) -> &[u64]| {
             let pairs = alike(&recorded).into_iter().zip(alike(&check));
             let told = pairs.filter(|(one, _)| !silence.covers(&recorded, one));
@@ -594,11 +608,20 @@ impl Replay {
         Ok(to_rtapp(&workload, &capacities(&machine), seconds, tolerance_permille))
     }
 
-    /// What the trace does not record of its machine.
-    fn silence(&self) -> Silence {
+    /// From when on the clocks of the machine's policies are known, as they are compared in a loop: `None`: never.
+    fn known_from_ns(&self, mode: Mode) -> Vec<Option<u64>> {
+        match mode {
+            Mode::Open => self.setup.known_from_ns.clone(),
+            Mode::Closed => known_by_kind(&self.setup.machine, &self.setup.known_from_ns),
+        }
+    }
+
+    /// What the trace does not record of its machine up to `end_ns`.
+    fn silence(&self, mode: Mode, end_ns: u64) -> Silence {
+        let unknown = |from_ns: Option<u64>| from_ns.is_none_or(|from_ns| from_ns > 0 && from_ns >= end_ns);
         let woken = |what: &What| matches!(what, What::Waking { .. } | What::Wakeup { .. } | What::WakeupNew { .. });
         Silence {
-            frequency: self.setup.start_known.iter().map(|known| !known).collect(),
+            frequency: self.known_from_ns(mode).into_iter().map(unknown).collect(),
             wakeups: !self.events.list.iter().any(|ev| woken(&ev.what)),
         }
     }
@@ -665,12 +688,12 @@ impl Replay {
 
     fn some_runs(&self, nr: u64, policy: &Policy, mode: Mode, births: Births) -> Result<Vec<Measured>, ReplayError> {
         if mode == Mode::Open {
-            return Ok(vec![self.measured(&self.open_events(policy)?)]);
+            return Ok(vec![self.measured(&self.open_events(policy)?, mode)]);
         }
         let run = |nth| {
             let (_, events, work_done) = self.closed(policy, nth, births)?;
             let spans: Vec<Span> = spans(&events, &self.workload.tasks);
-            Ok(Measured { work_done, spans, ..self.measured(&events) })
+            Ok(Measured { work_done, spans, ..self.measured(&events, mode) })
         };
         (0..nr).map(run).collect()
     }
@@ -796,13 +819,14 @@ impl Replay {
         Ok((ClosedCase { case, start, later_ns }, events, work_done))
     }
 
-    fn measured(&self, events: &Events) -> Measured {
-        self.measured_in(events, (window_start_ns(self.events.duration_ns), self.events.duration_ns))
+    fn measured(&self, events: &Events, mode: Mode) -> Measured {
+        self.measured_in(events, (window_start_ns(self.events.duration_ns), self.events.duration_ns), mode)
     }
 
-    fn measured_in(&self, events: &Events, window: Window) -> Measured {
+    fn measured_in(&self, events: &Events, window: Window, mode: Mode) -> Measured {
         let counts = |task: TaskIdx| !events.is_engines(task);
-        measure(events, &self.setup.machine, window, &self.setup.start_khz, Told::of(&self.events), counts)
+        let clocks = Clocks { start_khz: &self.setup.start_khz, known_from_ns: &self.known_from_ns(mode) };
+        measure(events, &self.setup.machine, window, clocks, Told::of(&self.events), counts)
     }
 }
 

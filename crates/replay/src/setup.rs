@@ -23,6 +23,7 @@ use opplab_trace::{ReadOptions, RecordingFiles};
 
 use crate::calls::told_ticks;
 use crate::events::{Events, What};
+use crate::measure::{seconds, window_start_ns};
 use crate::{ReplayError, costs, rtlog};
 
 /// CONFIG_HZ of Debian's kernels.
@@ -44,8 +45,8 @@ pub struct Setup {
     pub policy: Policy,
     /// Frequency of each cpufreq policy at the start, kHz.
     pub start_khz: Vec<u32>,
-    /// Whether that is from the trace or from a snapshot, not assumed.
-    pub start_known: Vec<bool>,
+    /// From when on it is known and not assumed, ns from the first event; `None`: never.
+    pub known_from_ns: Vec<Option<u64>>,
     /// The time that running time of an rt-app file takes on the machine, in parts of 100 000 of it.
     pub run_per_100k: u64,
     /// A context switch as the kernel's own events show it, ns; that of the machine's costs has, where the workload's logs show it,
@@ -70,6 +71,8 @@ pub struct Recorded {
     pub kernel: Option<String>,
     /// The half-life of its load tracking, ms.
     pub half_life_ms: Option<u32>,
+    /// Snapshots of its sysfs before and after it, beside a machine that is not made of them.
+    pub sysfs: [String; 2],
 }
 
 impl Recorded {
@@ -342,39 +345,39 @@ impl Setup {
             ));
         }
         let governor_known = is_stated || recorded.governor.is_some();
-        let told_khz: Vec<Option<u32>> = machine
-            .policies()
-            .iter()
-            .map(|(cluster, cpus)| {
-                let first = events.list.iter().find_map(|ev| match ev.what {
-                    What::Frequency { cpu, freq_khz } if cpus.contains(&cpu) => Some(freq_khz),
-                    _ => None,
-                });
-                let told = cpus.iter().find_map(|cpu| events.start_khz.get(cpu)).map(|&(_, khz)| khz);
-                told.or(first).or_else(|| machine.only_khz(&machine.clusters[*cluster as usize]))
-            })
-            .collect();
-        let start_known = told_khz.iter().map(Option::is_some).collect();
-        let top_khz = |cluster: u32| machine.clusters[cluster as usize].opps.last().map_or(0, |opp| opp.khz);
-        let policies = machine.policies();
-        let start_khz =
-            policies.iter().zip(&told_khz).map(|((cluster, _), khz)| khz.unwrap_or(top_khz(*cluster))).collect();
-        for ((cluster, cpus), _) in policies.iter().zip(&told_khz).filter(|(_, khz)| khz.is_none()) {
-            let mhz = top_khz(*cluster) / 1_000;
-            notes.push(format!("the trace lacks the clock of policy{}: {mhz} MHz at its start is assumed", cpus[0]));
-        }
+        let (start_khz, known_from_ns) = clocks_at_start(&machine, events, &recorded.sysfs);
         let switch_ns = machine.costs.context_switch_ns;
-        Ok(Self {
+        let mut setup = Self {
             machine,
             policy,
             start_khz,
-            start_known,
+            known_from_ns,
             run_per_100k: 100_000,
             switch_ns,
             governor_known,
             wakes: Wakes::default(),
             notes,
-        })
+        };
+        setup.notes.extend(setup.assumed_clocks(events));
+        Ok(setup)
+    }
+
+    /// The notes on clocks at the start that are assumed where they count, one a cpufreq policy.
+    pub fn assumed_clocks(&self, events: &Events) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (nth, (_, cpus)) in self.machine.policies().iter().enumerate() {
+            let before = match self.known_from_ns[nth] {
+                Some(from_ns) if from_ns <= window_start_ns(events.duration_ns) => continue,
+                Some(from_ns) => format!(" before {}", seconds(from_ns)),
+                None => String::new(),
+            };
+            let mhz = self.start_khz[nth] / 1_000;
+            notes.push(format!(
+                "the trace lacks the clock of policy{}{before}: {mhz} MHz at its start is assumed",
+                cpus[0]
+            ));
+        }
+        notes
     }
 
     /// The machine and policy of a recording, whose events are `events`. What `recorded` gives goes before what the snapshot holds.
@@ -498,25 +501,17 @@ impl Setup {
         }
         notes.extend(measured.texts(machine.costs, takes_exit.then_some(exit_latency_ns)));
 
-        let policies = machine.policies();
-        let after = lines(&text("sysfs_after.txt"));
-        let only_khz = |cluster: u32| machine.only_khz(&machine.clusters[cluster as usize]);
-        let told_khz: Vec<Option<u32>> = policies
-            .iter()
-            .map(|(cluster, cpus)| khz_at_start(cpus, events, &snapshot, &after).or_else(|| only_khz(*cluster)))
-            .collect();
-        let changes = |cpus: &[u32]| first_change(cpus, events).is_some();
-        let start_known =
-            policies.iter().zip(&told_khz).map(|((_, cpus), khz)| khz.is_some() || changes(cpus)).collect();
-        let lowest_khz = policies.iter().map(|(cluster, _)| machine.clusters[*cluster as usize].opps[0].khz);
-        let start_khz = told_khz.iter().zip(lowest_khz).map(|(khz, lowest_khz)| khz.unwrap_or(lowest_khz)).collect();
+        let (start_khz, known_from_ns) = clocks_at_start(&machine, events, &sysfs_of(files));
         let run_per_100k = rtlog::run_per_100k(&files.texts("rtlog", "log"), policy.hz);
         if let Some(run) = run_per_100k {
             notes.push(format!("rt-app's loops took {run} of 100000 parts of what was wanted"));
         }
         let run_per_100k = run_per_100k.unwrap_or(100_000);
         let wakes = measured.wakes;
-        Ok(Self { machine, policy, start_khz, start_known, run_per_100k, switch_ns, governor_known, wakes, notes })
+        let mut setup =
+            Self { machine, policy, start_khz, known_from_ns, run_per_100k, switch_ns, governor_known, wakes, notes };
+        setup.notes.extend(setup.assumed_clocks(events));
+        Ok(setup)
     }
 }
 
@@ -561,12 +556,43 @@ fn energy_model(facts: &Facts) -> EnergyModelSource {
     }
 }
 
-/// When the clock of these CPUs first changes in the trace, ns.
-fn first_change(cpus: &[u32], events: &Events) -> Option<u64> {
+/// When the clock of these CPUs first changes in the trace, ns, and to what, kHz.
+fn first_change(cpus: &[u32], events: &Events) -> Option<(u64, u32)> {
     events.list.iter().find_map(|ev| match ev.what {
-        What::Frequency { cpu, .. } if cpus.contains(&cpu) => Some(ev.time_ns),
+        What::Frequency { cpu, freq_khz } if cpus.contains(&cpu) => Some((ev.time_ns, freq_khz)),
         _ => None,
     })
+}
+
+/// The snapshots of sysfs beside a trace, before and after it; empty where there are none.
+pub(crate) fn sysfs_of(files: &RecordingFiles) -> [String; 2] {
+    [SYSFS, "sysfs_after.txt"].map(|name| files.text(name).unwrap_or_default())
+}
+
+/// The clock of each cpufreq policy at the start, kHz, and from when on it is known, ns; `None`: never. `sysfs`: snapshots before and after.
+///
+/// An event shows the clock from then on, and before it any other one. Only before what is measured does it stand for that, too. Else a
+/// clock that nothing shows is assumed ([`Setup::assumed_clocks`]): the highest operating point if it never changes, and before a late
+/// change the lowest, or before one to the lowest the highest. A clock that holds for long mostly is one of the two.
+fn clocks_at_start(machine: &Machine, events: &Events, sysfs: &[String; 2]) -> (Vec<u32>, Vec<Option<u64>>) {
+    let [before, after] = sysfs.each_ref().map(|snapshot| lines(snapshot));
+    let clock = |(cluster, cpus): (u32, Vec<u32>)| {
+        let cluster = &machine.clusters[cluster as usize];
+        let first = first_change(&cpus, events);
+        if let Some(khz) = khz_at_start(&cpus, events, &before, &after) {
+            return (khz, Some(0));
+        }
+        if let Some((time_ns, khz)) = first.filter(|(time_ns, _)| *time_ns <= window_start_ns(events.duration_ns)) {
+            return (khz, Some(time_ns));
+        }
+        if let Some(khz) = machine.only_khz(cluster) {
+            return (khz, Some(0));
+        }
+        let (lowest_khz, highest_khz) = (cluster.opps[0].khz, cluster.opps[cluster.opps.len() - 1].khz);
+        let khz = if first.is_some_and(|(_, khz)| khz > lowest_khz) { lowest_khz } else { highest_khz };
+        (khz, first.map(|(time_ns, _)| time_ns))
+    };
+    machine.policies().into_iter().map(clock).unzip()
 }
 
 /// The clock of these CPUs at the start: what the governor's own records call the current one before the first change, else the
@@ -579,9 +605,9 @@ fn khz_at_start(
     after: &[(String, String)],
 ) -> Option<u32> {
     let changed = first_change(cpus, events);
-    let of_records = cpus
-        .iter()
-        .find_map(|cpu| events.start_khz.get(cpu).filter(|(time, _)| changed.is_none_or(|changed| *time <= changed)));
+    let of_records = cpus.iter().find_map(|cpu| {
+        events.start_khz.get(cpu).filter(|(time, _)| changed.is_none_or(|(changed, _)| *time <= changed))
+    });
     if let Some(&(_, khz)) = of_records {
         return Some(khz);
     }
@@ -844,6 +870,39 @@ mod tests {
         assert_eq!(found(1_000_000, [began, &began_changes], [after, &after_changes]), Some(3_000_000));
         let unknown = lines(&format!("{folder}/scaling_cur_freq: 1000000|"));
         assert_eq!(khz_at_start(&[0], &events, &unknown, &[]), Some(1_000_000));
+    }
+
+    /// Goal: a first event shows its clock from then on, and not before, unless nothing is measured there. Method: Junos of 1 s.
+    #[test]
+    fn a_first_change_shows_no_clock_before_it() {
+        let machine = crate::tests::juno();
+        let (low, high) = (machine.cluster_of(1).opps[0].khz, machine.cluster_of(1).reference_khz());
+        let at_start = |first: Option<(u64, u32)>, record: Option<(u64, u32)>, snapshot: &str| {
+            let change = |(time_ns, freq_khz)| {
+                let what = What::Frequency { cpu: 2, freq_khz };
+                Ev { time_ns, cpu: 0, current: 1, context: Context::Task, what }
+            };
+            let list = first.map(change).into_iter().collect();
+            let start_khz = record.map(|told| (1, told)).into_iter().collect();
+            let events = Events { list, duration_ns: 1_000_000_000, start_khz, ..Events::default() };
+            let recorded = Recorded { sysfs: [snapshot.to_owned(), String::new()], ..Recorded::default() };
+            let made = Setup::of_machine(machine.clone(), &events, &recorded);
+            let made = made.unwrap_or_else(|error| panic!("{error}"));
+            let notes = made.notes.iter().filter(|note| note.contains("the clock of policy1"));
+            let khz = made.start_khz[1];
+            let right = notes.filter(|note| note.contains(&format!(": {} MHz at its start is assumed", khz / 1_000)));
+            (khz, made.known_from_ns[1], right.count())
+        };
+        assert_eq!(at_start(Some((200_000_000, high)), None, ""), (high, Some(200_000_000), 0));
+        assert_eq!(at_start(Some((200_000_001, high)), None, ""), (low, Some(200_000_001), 1));
+        assert_eq!(at_start(Some((500_000_000, low)), None, ""), (high, Some(500_000_000), 1));
+        assert_eq!(at_start(None, None, ""), (high, None, 1));
+        // A record of before it, or a snapshot, shows the clock since the start.
+        assert_eq!(at_start(Some((500_000_000, high)), Some((400_000_000, 7)), ""), (7, Some(0), 0));
+        assert_eq!(at_start(Some((500_000_000, high)), Some((600_000_000, 7)), "").1, Some(500_000_000));
+        let snapshot = "/sys/devices/system/cpu/cpufreq/policy1/scaling_cur_freq: 9|";
+        assert_eq!(at_start(Some((500_000_000, high)), None, snapshot), (9, Some(0), 0));
+        assert_eq!(at_start(None, None, snapshot), (9, Some(0), 0));
     }
 
     /// Goal: where a recorded kernel's real-time tasks run is decided by what it was built with, where it names itself.

@@ -2,7 +2,7 @@
 
 use opplab_model::machine::Machine;
 
-use crate::measure::{Measured, PolicyTimes};
+use crate::measure::{Measured, PolicyTimes, seconds};
 
 /// What a trace does not record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,8 +22,7 @@ impl Silence {
 
     /// The policies whose unknown clock leaves the energy of `recorded` unknown, by number: those that ran something.
     pub(crate) fn of_energy(&self, recorded: &Measured) -> Vec<usize> {
-        let busy =
-            |nth: usize| recorded.policies.get(nth).is_some_and(|policy| policy.busy_ns.iter().any(|&ns| ns > 0));
+        let busy = |nth: usize| recorded.policies.get(nth).is_some_and(|policy| policy.all_busy_ns() > 0);
         let silent = self.frequency.iter().enumerate().filter(|&(_, &silent)| silent);
         silent.map(|(nth, _)| nth).filter(|&nth| busy(nth)).collect()
     }
@@ -40,6 +39,22 @@ impl Silence {
                 format!("policy{} frequency and changes{energy}", cpus[0]),
                 format!(
                     "no cpu_frequency event of CPU {list} is in the trace, and no clock of it in a snapshot beside it"
+                ),
+            ));
+        }
+        for (nth, policy) in recorded.policies.iter().enumerate() {
+            let Some(from_ns) = policy.from_ns else { continue };
+            let is_equal = |(other, times): (usize, &PolicyTimes)| {
+                other != nth && (times.from_ns, &times.freq_khz) == (policy.from_ns, &policy.freq_khz)
+            };
+            let pairs = recorded.policies.iter().enumerate().any(is_equal);
+            reasons.push((
+                format!("policy{} frequency, changes and energy before {}", policy.cpus[0], seconds(from_ns)),
+                format!(
+                    "no cpu_frequency event and no snapshot shows its clock there{}; in every column they are of the {} \
+                     after it",
+                    if pairs { ", or that of an equal policy" } else { "" },
+                    seconds(policy.time_ns.iter().sum())
                 ),
             ));
         }

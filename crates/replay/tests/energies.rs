@@ -8,7 +8,7 @@ use opplab_model::program_class::ClassOn;
 use opplab_model::testing::Swarm;
 use opplab_replay::energy::{EnergyMeter, TraceEnergy};
 use opplab_replay::events::Events;
-use opplab_replay::measure::{Told, measure};
+use opplab_replay::measure::{Clocks, Told, measure};
 use opplab_signals::decode::decoded;
 use opplab_sim::task_energy::TaskEnergy;
 use opplab_sim::{Case, run};
@@ -26,7 +26,7 @@ fn recomputed(case: &Case, trace: &TraceFile) -> TraceEnergy {
 fn replayed(case: &Case, trace: &TraceFile) -> Option<Vec<u128>> {
     let events = Events::of(trace, Path::new("run")).ok()?;
     let told = Told::of(&events);
-    Some(measure(&events, &case.machine, (0, events.duration_ns), &[], told, |_| true).energy_fj)
+    Some(measure(&events, &case.machine, (0, events.duration_ns), Clocks::default(), told, |_| true).energy_fj)
 }
 
 /// Equal but for the ns by which a file has events of one moment one after the other.

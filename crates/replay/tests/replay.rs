@@ -62,11 +62,21 @@ fn setup_of(machine: Machine, workload: &str, policy: Policy) -> (Setup, Workloa
     let workload = loaded(&machine, workload);
     let start_khz = machine.policies().iter().map(|(c, _)| machine.clusters[*c as usize].opps[0].khz).collect();
     let switch_ns = machine.costs.context_switch_ns;
-    let start_known = vec![true; machine.policies().len()];
+    let known_from_ns = vec![Some(0); machine.policies().len()];
     let run_per_100k = 100_000;
     let (wakes, notes) = (Wakes::default(), Vec::new());
     (
-        Setup { machine, policy, start_khz, start_known, run_per_100k, switch_ns, governor_known: true, wakes, notes },
+        Setup {
+            machine,
+            policy,
+            start_khz,
+            known_from_ns,
+            run_per_100k,
+            switch_ns,
+            governor_known: true,
+            wakes,
+            notes,
+        },
         workload,
     )
 }
@@ -610,7 +620,7 @@ fn what_a_trace_does_not_tell_is_not_compared() {
         _ => true,
     });
     events.start_khz.retain(|cpu, _| !silent.contains(cpu));
-    setup.start_known[1] = false;
+    setup.known_from_ns[1] = None;
     let replay = Replay::of(events, setup).unwrap_or_else(|error| panic!("{error}"));
     let change = Change { governor: Some("performance".into()), ..Change::default() };
     let found = replay.compare(Some(&change), Mode::Open).unwrap_or_else(|error| panic!("{error}"));
@@ -887,7 +897,7 @@ fn the_firmware_chooses_the_clocks_of_a_closed_loop() {
         governor: Some("powersave".into()),
         driver: Some("intel_pstate".into()),
         kernel: Some(case.policy.kernel.clone()),
-        half_life_ms: None,
+        ..Recorded::default()
     };
     let setup = Setup::of_machine(machine, &events, &said).unwrap_or_else(|error| panic!("{error}"));
     let replay = Replay::of(events, setup).unwrap_or_else(|error| panic!("{error}"));

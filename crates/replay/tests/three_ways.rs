@@ -275,7 +275,7 @@ fn ways(machine: &Machine, policy: &Policy) -> Ways {
         machine: machine.clone(),
         policy: policy.clone(),
         start_khz,
-        start_known: machine.policies().iter().map(|_| true).collect(),
+        known_from_ns: machine.policies().iter().map(|_| Some(0)).collect(),
         run_per_100k: 100_000,
         switch_ns: machine.costs.context_switch_ns,
         governor_known: true,

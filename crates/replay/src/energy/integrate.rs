@@ -198,6 +198,18 @@ impl<'m> Integrator<'m> {
         self.sums.steps.start_ns = self.start_ns;
     }
 
+    /// What follows the clock of `cpus`, a policy's, counts from `from_ns` on: what these CPUs draw, and what clusters share.
+    pub(crate) fn count_from(&mut self, from_ns: u64, cpus: &[u32]) {
+        for &cpu in cpus {
+            self.cpus[cpu as usize].since_ns = from_ns;
+        }
+        for (cluster, since_ns) in self.machine.clusters.iter().zip(&mut self.shared_since_ns) {
+            if self.machine.shared_follows_machine || cluster.cpus.first().is_some_and(|first| cpus.contains(first)) {
+                *since_ns = from_ns.max(*since_ns);
+            }
+        }
+    }
+
     /// What counts of the time between two events: its end and its length.
     fn counted(&self, since_ns: u64, now: u64) -> (u64, u64) {
         let end = now.min(self.window.1);
