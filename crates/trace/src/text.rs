@@ -1613,6 +1613,7 @@ mod tests {
             "comm=a",
             "(ffff) a=1 comm=b pid=2",
             "a=1 a=2",
+            "p=0xffff00009f89f318 q=18446603338369888072",
         ];
         let lines = [
             "comm=b c=d pid=2 state=S|K ==> n=-5 [ns] m=6",
@@ -1620,6 +1621,9 @@ mod tests {
             "comm= pid=2 state=S+ ==> n=0x5 [ns] m=6",
             "comm=b pid=2 pid=3 state=2 ==> n=5 [ns] m=6",
             "comm=b pid=2 state=S ==> n=99999999999999999999 [ns] m=6",
+            "comm=b pid=2 state=S ==> n=18446744073709551615 [ns] m=-9223372036854775808",
+            "comm=b pid=2 state=S ==> n=18446744073709551616 [ns] m=-9223372036854775809",
+            "comm=b pid=2 state=S ==> n=123456789012345678901 [ns] m=6",
             "comm=b pid=2 state=a=b ==> n=5 [ns] m=6",
             "comm=b pid=2 state=S ==> n=5x [ns] m=6, o=7",
             "comm=b pid=2 state=S ==> n=5 [ns] m=",
@@ -1633,6 +1637,11 @@ mod tests {
             "comm=b pid=1",
             "(ffff) a=1 comm=b pid=2",
             "a=3 a=4",
+            "p=0xFFFF00009F89F318 q=1",
+            "p=0x q=18446744073709551616",
+            "p=0x12345678901234567 q=-1",
+            "p=0x1g q=0x1",
+            "p=17 q=0xffffffffffffffff",
             "text",
         ];
         for line in lines {
@@ -1646,11 +1655,12 @@ mod tests {
     }
 
     /// Lines as the kernel, trace-cmd and perf write them.
-    const LINES: [&str; 6] = [
+    const LINES: [&str; 7] = [
         "          <idle>-0       [003] d..2.   162.215764: cpu_idle: state=2 cpu_id=3",
         " trace-cmd-1234    [000] 1767225609.607419424: sched_switch: prev_comm=a b prev_pid=12 prev_prio=120 prev_state=R+ ==> next_comm=kworker/0:1 next_pid=9 next_prio=98",
         "perf  4711 [001]   264.874155:  sched:sched_waking: comm=a pid=-9 prio=120 target_cpu=001",
         "     a b-7 [1] ..s21    17.5: sched_stat_runtime: comm=rs:main pid=1769 runtime=15833 [ns]",
+        "  sh-71  [002] d.h..     2.607402224: hook: __probe_ip=18446603338369857248 hook=0xffff00009f8B3640 n=-9223372036854775808 at=0x1",
         "  <...>-1234567 [017] d... 9199999999.1: power:cpu_frequency: state=1200000 cpu_id=17 ",
         "x [1]-5 [2] 3.25: a_name_of_more_than_sixteen: a=1 b=word c=0x10",
     ];
