@@ -18,6 +18,7 @@ use crate::order::HEAD_FIELDS;
 use crate::quick::{self, Shape};
 use crate::reader::{About, MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
+use crate::table::Strings;
 
 /// Bytes that are searched for a first event line.
 const SNIFF_BYTES: usize = 1 << 18;
@@ -749,9 +750,8 @@ pub(crate) struct Text<'a> {
     html: bool,
     meta: Meta,
     schemas: Vec<Schema>,
-    names: HashMap<Vec<u8>, usize>,
-    /// Schema + 1 of names that were met lately.
-    recent: [usize; 64],
+    /// The schemas' names, numbered as they are.
+    names: Strings,
     /// Schemas by the word that stands in a line.
     words: quick::Names,
     known: Vec<Known>,
@@ -788,8 +788,7 @@ impl<'a> Text<'a> {
             html,
             meta: Meta { format, buffers: vec![String::new()], ..Meta::default() },
             schemas: Vec::new(),
-            names: HashMap::new(),
-            recent: [0; 64],
+            names: Strings::default(),
             words: quick::Names::default(),
             known: Vec::new(),
             tasks: BTreeMap::new(),
@@ -828,23 +827,15 @@ impl<'a> Text<'a> {
 
     /// The schema for the line's event, new or known.
     fn schema_of(&mut self, line: &Line<'_>, options: &ReadOptions) -> usize {
-        let [first, .., last] = line.event else { return self.find_schema(line, options) };
-        let slot = (usize::from(*first) * 5 + usize::from(*last) * 3 + line.event.len()) % self.recent.len();
-        if let Some(schema) = self.recent[slot].checked_sub(1).and_then(|index| self.schemas.get(index))
-            && schema.name.as_bytes() == line.event
-        {
-            return schema.index;
+        let index = self.names.intern(line.event) as usize;
+        if index == self.schemas.len() {
+            self.add_schema(line, options);
         }
-        let index = self.find_schema(line, options);
-        self.recent[slot] = index + 1;
         index
     }
 
     #[cold]
-    fn find_schema(&mut self, line: &Line<'_>, options: &ReadOptions) -> usize {
-        if let Some(&index) = self.names.get(line.event) {
-            return index;
-        }
+    fn add_schema(&mut self, line: &Line<'_>, options: &ReadOptions) {
         let schema = Schema {
             index: self.schemas.len(),
             name: String::from_utf8_lossy(line.event).into_owned(),
@@ -853,12 +844,10 @@ impl<'a> Text<'a> {
             fixed_size: 0,
         };
         let (wanted, bare) = (options.wants(&schema), !options.names(&schema));
-        self.names.insert(line.event.to_vec(), schema.index);
         let required = required(line.event);
         let (keys, order) = (HashMap::new(), Vec::new());
         self.known.push(Known { keys, order, shape: None, shapes: 0, wanted, bare, required });
         self.schemas.push(schema);
-        self.schemas.len() - 1
     }
 
     /// Puts the pairs at the places of their fields, making new fields as needed.
