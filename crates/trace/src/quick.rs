@@ -345,7 +345,7 @@ enum Slot {
     Int,
     /// `0x` and hexadecimal digits.
     Hex,
-    /// Letters, digits and signs of states, no number.
+    /// Letters, digits and signs of states and paths, no number.
     Word,
     /// A task's name: all up to its pid.
     Comm,
@@ -388,7 +388,7 @@ static IN_WORD: [bool; 256] = {
     let mut byte = 0;
     while byte < 256 {
         let b = byte as u8;
-        table[byte] = b.is_ascii_alphanumeric() || matches!(b, b'_' | b'|' | b'+');
+        table[byte] = b.is_ascii_alphanumeric() || matches!(b, b'_' | b'|' | b'+' | b'-' | b'/' | b'.' | b':');
         byte += 1;
     }
     table
@@ -413,7 +413,9 @@ impl Slot {
             let (value, len) = hex_number(text, digits).filter(|_| text[at..digits] == *b"0x")?;
             return Some((Value::U64(value), digits + len));
         }
-        if !text.get(at)?.is_ascii_alphabetic() {
+        let first = *text.get(at)?;
+        // A path begins with a slash; what begins as a number does may be one.
+        if !first.is_ascii_alphabetic() && (self != Slot::Word || first != b'/') {
             return None;
         }
         let mut end = at;
