@@ -164,6 +164,11 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
+    /// An empty message with room for most events.
+    pub(crate) fn roomy() -> Self {
+        Self { bytes: Vec::with_capacity(512) }
+    }
+
     pub(crate) fn raw_varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bytes.push(value as u8 | 0x80);
