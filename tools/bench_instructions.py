@@ -45,7 +45,7 @@ RUST: list[tuple[str, str, str, tuple[str, ...]]] = [
     *(("kernel", "pelt", f"schedutil-{cpus}", ("schedutil_one",)) for cpus in (1, 8)),
     *(("kernel", "pelt", f"feec-{cpus}", ("place",)) for cpus in (6, 64)),
     *(
-        ("trace", "trace", case, ("read",))
+        ("trace", "trace", case, ("trace::read",))
         for case in ("trace-dat", "trace-dat-sched", "trace-dat-two-events", "text", "perfetto")
     ),
 ]

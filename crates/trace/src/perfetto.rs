@@ -18,6 +18,7 @@ use crate::input::{Budget, Data};
 use crate::order::HEAD_FIELDS;
 use crate::reader::{About, MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
+use crate::table::Strings;
 use crate::wire::{Message, Wire, repeated};
 
 const EVENTS: &str = include_str!("perfetto_events.txt");
@@ -128,7 +129,8 @@ pub(crate) struct Perfetto<'a> {
     by_number: HashMap<u32, usize>,
     /// The same + 1 for low numbers, which all but generic events have.
     low_numbers: Vec<u32>,
-    by_name: HashMap<Vec<u8>, usize>,
+    /// The schemas' names, numbered as they are.
+    names: Strings,
     tasks: BTreeMap<i32, Vec<u8>>,
     processes: BTreeMap<i32, i32>,
     /// Names and subsystems of power rails, by number.
@@ -173,7 +175,7 @@ impl<'a> Perfetto<'a> {
             numbered: Vec::new(),
             by_number: HashMap::new(),
             low_numbers: vec![0; 1024],
-            by_name: HashMap::new(),
+            names: Strings::default(),
             tasks: BTreeMap::new(),
             processes: BTreeMap::new(),
             rails: BTreeMap::new(),
@@ -262,11 +264,11 @@ impl<'a> Perfetto<'a> {
     /// `PowerRails {1 descriptor {1 index, 2 name, 3 subsystem}, 2 data {1 index, 2 time in ms, 3 energy in uWs}}`.
     fn read_rails(&mut self, bytes: &[u8]) {
         let mut message = Message::new(bytes, 0);
-        while let Some(Ok((field, value))) = message.next() {
+        while let Some((field, value)) = message.field() {
             let mut inner = Message::new(value.bytes(), 0);
             let (mut number, mut time_ms, mut energy_uj) = (0, 0, None);
             let (mut name, mut subsystem) = (&bytes[..0], &bytes[..0]);
-            while let Some(Ok((part, value))) = inner.next() {
+            while let Some((part, value)) = inner.field() {
                 match (field, part) {
                     (_, 1) => number = value.uint(),
                     (1, 2) => name = value.bytes(),
@@ -290,7 +292,7 @@ impl<'a> Perfetto<'a> {
     fn read_battery(&mut self, bytes: &[u8]) {
         let mut values = [None; 3];
         let mut message = Message::new(bytes, 0);
-        while let Some(Ok((field, value))) = message.next() {
+        while let Some((field, value)) = message.field() {
             let place = match field {
                 1 => 0,
                 3 => 1,
@@ -360,7 +362,7 @@ impl<'a> Perfetto<'a> {
         let (mut cpu, mut events) = (0u64, false);
         let (start, len) = range_in(whole, bytes);
         let mut message = Message::new(bytes, 0);
-        while let Some(Ok((number, value))) = message.next() {
+        while let Some((number, value)) = message.field() {
             match number {
                 bundle::CPU => cpu = value.uint(),
                 bundle::EVENT | bundle::COMPACT | bundle::LOST => events = true,
@@ -388,7 +390,7 @@ impl<'a> Perfetto<'a> {
     fn read_descriptor(&mut self, bytes: &[u8]) {
         let (mut number, mut descriptor, mut group) = (0, &bytes[..0], &bytes[..0]);
         let mut message = Message::new(bytes, 0);
-        while let Some(Ok((field, value))) = message.next() {
+        while let Some((field, value)) = message.field() {
             match field {
                 1 => number = value.uint() as u32,
                 2 => descriptor = value.bytes(),
@@ -400,13 +402,13 @@ impl<'a> Perfetto<'a> {
         let (mut name, mut fields) = (String::new(), Vec::new());
         // google.protobuf.DescriptorProto: 1 name, 2 field {1 name, 3 number, 5 type}.
         let mut message = Message::new(descriptor, 0);
-        while let Some(Ok((field, value))) = message.next() {
+        while let Some((field, value)) = message.field() {
             match field {
                 1 => name = text(value.bytes()),
                 2 => {
                     let (mut field_name, mut field_number, mut ty) = (String::new(), 0, 0);
                     let mut inner = Message::new(value.bytes(), 0);
-                    while let Some(Ok((field, value))) = inner.next() {
+                    while let Some((field, value)) = inner.field() {
                         match field {
                             1 => field_name = text(value.bytes()),
                             3 => field_number = value.uint() as u32,
@@ -453,18 +455,16 @@ impl<'a> Perfetto<'a> {
 
     /// The schema called `name`, new or known.
     fn named(&mut self, name: &[u8], system: &str) -> usize {
-        if let Some(&index) = self.by_name.get(name) {
-            return index;
+        let index = self.names.intern(name) as usize;
+        if index == self.schemas.len() {
+            self.schemas.push(Schema {
+                index,
+                name: String::from_utf8_lossy(name).into_owned(),
+                system: system.to_string(),
+                fields: Vec::new(),
+                fixed_size: 0,
+            });
         }
-        let index = self.schemas.len();
-        self.schemas.push(Schema {
-            index,
-            name: String::from_utf8_lossy(name).into_owned(),
-            system: system.to_string(),
-            fields: Vec::new(),
-            fixed_size: 0,
-        });
-        self.by_name.insert(name.to_vec(), index);
         index
     }
 
@@ -492,14 +492,14 @@ impl<'a> Perfetto<'a> {
 
     fn read_process_tree(&mut self, bytes: &[u8]) {
         let mut message = Message::new(bytes, 0);
-        while let Some(Ok((field, value))) = message.next() {
+        while let Some((field, value)) = message.field() {
             let (mut pid, mut process, mut name, mut parent) = (None, None, &bytes[..0], 0);
             let mut inner = Message::new(value.bytes(), 0);
             match field {
                 // Process {1 pid, 2 ppid, 3 cmdline}: the name is what the first word ends with, and of a kthread, which has no
                 // command, the whole word.
                 1 => {
-                    while let Some(Ok((field, value))) = inner.next() {
+                    while let Some((field, value)) = inner.field() {
                         match field {
                             1 => pid = Some(value.uint() as i32),
                             2 => parent = value.uint(),
@@ -513,7 +513,7 @@ impl<'a> Perfetto<'a> {
                 }
                 // Thread {1 tid, 2 name, 3 tgid}.
                 2 => {
-                    while let Some(Ok((field, value))) = inner.next() {
+                    while let Some((field, value)) = inner.field() {
                         match field {
                             1 => pid = Some(value.uint() as i32),
                             2 => name = value.bytes(),
@@ -536,12 +536,12 @@ impl<'a> Perfetto<'a> {
     fn read_system_info(&mut self, bytes: &[u8], offset: u64) {
         let mut message = Message::new(bytes, 0);
         let mut uname = Vec::new();
-        while let Some(Ok((field, value))) = message.next() {
+        while let Some((field, value)) = message.field() {
             match field {
                 // Utsname {1 sysname, 2 version, 3 release, 4 machine}.
                 1 => {
                     let mut inner = Message::new(value.bytes(), 0);
-                    while let Some(Ok((number, value))) = inner.next() {
+                    while let Some((number, value)) = inner.field() {
                         uname.push((number, String::from_utf8_lossy(value.bytes()).into_owned()));
                     }
                 }
@@ -655,7 +655,7 @@ impl CpuBundles<'_> {
                     let (start, len) = range_in(bytes, event);
                     let mut inner = Message::new(event, 0);
                     let mut time = 0;
-                    while let Some(Ok((number, value))) = inner.next() {
+                    while let Some((number, value)) = inner.field() {
                         if number == 1 {
                             time = value.uint();
                             break;
@@ -666,7 +666,7 @@ impl CpuBundles<'_> {
                 Ok((bundle::LOST, value)) => self.lost |= value.uint() != 0,
                 Ok((bundle::COMPACT, Wire::Bytes(compact))) => {
                     let mut inner = Message::new(compact, 0);
-                    while let Some(Ok((number, value))) = inner.next() {
+                    while let Some((number, value)) = inner.field() {
                         match number {
                             5 => self.compact.names.push(range_in(bytes, value.bytes())),
                             1..=12 => repeated(value, &mut self.compact.columns[number as usize]),
@@ -1000,7 +1000,7 @@ impl Perfetto<'_> {
     fn generic<'v>(&mut self, inner: &'v [u8], values: &mut Vec<Value<'v>>) -> usize {
         let mut message = Message::new(inner, 0);
         let mut name = &inner[..0];
-        while let Some(Ok((field, value))) = message.next() {
+        while let Some((field, value)) = message.field() {
             if field == 1 {
                 name = value.bytes();
                 break;
@@ -1009,13 +1009,13 @@ impl Perfetto<'_> {
         let index = self.named(name, "");
         let mut message = Message::new(inner, 0);
         let mut nth = 0;
-        while let Some(Ok((field, value))) = message.next() {
+        while let Some((field, value)) = message.field() {
             if field != 2 {
                 continue;
             }
             let (mut key, mut content, mut kind) = (&inner[..0], Value::Null, Kind::Str);
             let mut pair = Message::new(value.bytes(), 0);
-            while let Some(Ok((field, value))) = pair.next() {
+            while let Some((field, value)) = pair.field() {
                 match field {
                     1 => key = value.bytes(),
                     3 => content = Value::Str(value.bytes()),
@@ -1048,7 +1048,7 @@ impl Perfetto<'_> {
     fn kprobe<'v>(&mut self, inner: &'v [u8], values: &mut Vec<Value<'v>>) -> usize {
         let mut name = &inner[..0];
         let mut message = Message::new(inner, 0);
-        while let Some(Ok((field, value))) = message.next() {
+        while let Some((field, value)) = message.field() {
             match field {
                 1 => name = value.bytes(),
                 2 => put(values, 0, Value::U64(value.uint())),

@@ -74,7 +74,7 @@ fn joined(digits: u64) -> u64 {
     high.wrapping_add(low) >> 32
 }
 
-/// The number of up to 15 digits at `at`, and how many they are.
+/// The number of up to 20 digits at `at`, if it has no more than 64 bits, and how many they are.
 #[inline(always)]
 fn number(text: &[u8], at: usize) -> Option<(u64, usize)> {
     let (value, len) = number_of_word(word(text, at)?);
@@ -82,7 +82,26 @@ fn number(text: &[u8], at: usize) -> Option<(u64, usize)> {
         return Some((value, len));
     }
     let (more, len) = number_of_word(word(text, at + 8)?);
-    if len < 8 { Some((value * POWERS_OF_TEN[len] + more, len + 8)) } else { None }
+    let value = value * POWERS_OF_TEN[len] + more;
+    if len < 8 {
+        return Some((value, len + 8));
+    }
+    let (more, len) = number_of_word(word(text, at + 16)?);
+    if len > 4 {
+        return None;
+    }
+    Some((value.checked_mul(POWERS_OF_TEN[len])?.checked_add(more)?, len + 16))
+}
+
+/// The number of up to 16 hexadecimal digits at `at`, and how many they are.
+#[inline(always)]
+fn hex_number(text: &[u8], at: usize) -> Option<(u64, usize)> {
+    let (mut value, mut len) = (0, 0);
+    while let digit @ ..16 = HEX_DIGITS[usize::from(*text.get(at + len)?)] {
+        value = value << 4 | u64::from(digit);
+        len += 1;
+    }
+    (1..=16).contains(&len).then_some((value, len))
 }
 
 const ONES: u128 = u128::from_le_bytes([0x01; 16]);
@@ -214,6 +233,18 @@ fn time(line: &[u8], at: usize) -> Option<(u64, usize)> {
     (ends && time_ns <= TIME_MAX_NS).then_some((time_ns, colon + 1))
 }
 
+/// What each byte is as a hexadecimal digit; 16 if it is none.
+static HEX_DIGITS: [u8; 256] = {
+    let mut table = [16; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        table[b"0123456789abcdef"[digit] as usize] = digit as u8;
+        table[b"0123456789ABCDEF"[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    table
+};
+
 /// Words such as `sched_switch:` or `power:cpu_idle:`, with the event that the slow way found in each.
 pub(crate) struct Names {
     slots: Box<[Name; NAMES]>,
@@ -228,7 +259,17 @@ struct Name {
     schema: u32,
 }
 
-const NAMES: usize = 64;
+impl Name {
+    #[inline(always)]
+    fn is(&self, first: u128, second: u128) -> bool {
+        self.first == first && self.second == second
+    }
+}
+
+const NAMES: usize = 256;
+
+/// Names that fall on one place stand in so many that follow it.
+const NAMES_TRIED: usize = 4;
 
 impl Default for Names {
     fn default() -> Self {
@@ -252,7 +293,7 @@ fn name_at(text: &[u8], at: usize) -> Option<(u128, u128, usize)> {
 #[inline(always)]
 fn slot(first: u128, second: u128) -> usize {
     let mixed = first as u64 ^ ((first >> 64) as u64).rotate_left(23) ^ (second as u64).rotate_left(41);
-    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
+    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
 }
 
 impl Names {
@@ -260,11 +301,10 @@ impl Names {
     #[inline(always)]
     pub(crate) fn find(&self, text: &[u8], at: usize) -> Option<(usize, usize)> {
         let (first, second, end) = name_at(text, at)?;
-        let name = self.slots[slot(first, second)];
-        if name.schema == 0 || name.first != first || name.second != second {
-            return None;
-        }
-        Some((name.schema as usize - 1, skip_blanks(text, end)))
+        let places = slot(first, second)..;
+        let name =
+            places.take(NAMES_TRIED).map(|place| &self.slots[place % NAMES]).find(|name| name.is(first, second))?;
+        Some(((name.schema as usize).checked_sub(1)?, skip_blanks(text, end)))
     }
 
     /// Learns that the word at `at`, if it has `len` bytes and a colon behind, is the name of `schema`.
@@ -273,7 +313,10 @@ impl Names {
             && end == at + len + 1
             && text[end - 1] == b':'
         {
-            self.slots[slot(first, second)] = Name { first, second, schema: schema as u32 + 1 };
+            let start = slot(first, second);
+            let is_free = |&place: &usize| self.slots[place].schema == 0 || self.slots[place].is(first, second);
+            let place = (start..start + NAMES_TRIED).map(|place| place % NAMES).find(is_free).unwrap_or(start);
+            self.slots[place] = Name { first, second, schema: schema as u32 + 1 };
         }
     }
 }
@@ -300,7 +343,9 @@ struct Part {
 enum Slot {
     /// Decimal digits, perhaps with a sign.
     Int,
-    /// Letters, digits and signs of states, no number.
+    /// `0x` and hexadecimal digits.
+    Hex,
+    /// Letters, digits and signs of states and paths, no number.
     Word,
     /// A task's name: all up to its pid.
     Comm,
@@ -343,7 +388,7 @@ static IN_WORD: [bool; 256] = {
     let mut byte = 0;
     while byte < 256 {
         let b = byte as u8;
-        table[byte] = b.is_ascii_alphanumeric() || matches!(b, b'_' | b'|' | b'+');
+        table[byte] = b.is_ascii_alphanumeric() || matches!(b, b'_' | b'|' | b'+' | b'-' | b'/' | b'.' | b':');
         byte += 1;
     }
     table
@@ -355,11 +400,22 @@ impl Slot {
     fn value<'a>(self, text: &'a [u8], at: usize, next: &Literal) -> Option<(Value<'a>, usize)> {
         if self == Slot::Int {
             let from = at + usize::from(*text.get(at)? == b'-');
-            let (value, len) = number(text, from)?;
-            let value = value as i64;
-            return if len > 0 { Some((Value::I64(if from > at { -value } else { value }), from + len)) } else { None };
+            let (number, len) = number(text, from)?;
+            let value = match i64::try_from(number) {
+                Ok(value) => Value::I64(if from > at { -value } else { value }),
+                Err(_) if from == at => Value::U64(number),
+                Err(_) => return None,
+            };
+            return if len > 0 { Some((value, from + len)) } else { None };
         }
-        if !text.get(at)?.is_ascii_alphabetic() {
+        if self == Slot::Hex {
+            let digits = at + 2;
+            let (value, len) = hex_number(text, digits).filter(|_| text[at..digits] == *b"0x")?;
+            return Some((Value::U64(value), digits + len));
+        }
+        let first = *text.get(at)?;
+        // A path begins with a slash; what begins as a number does may be one.
+        if !first.is_ascii_alphabetic() && (self != Slot::Word || first != b'/') {
             return None;
         }
         let mut end = at;
@@ -406,7 +462,8 @@ impl Shape {
                 return None;
             }
             let slot = match value {
-                Value::I64(_) => Slot::Int,
+                Value::U64(_) if rest[from..].starts_with(b"0x") => Slot::Hex,
+                Value::I64(_) | Value::U64(_) => Slot::Int,
                 Value::Str(_) if key.ends_with(b"comm") => Slot::Comm,
                 Value::Str(_) => Slot::Word,
                 _ => return None,

@@ -18,6 +18,7 @@ use crate::order::HEAD_FIELDS;
 use crate::quick::{self, Shape};
 use crate::reader::{About, MAX_CPUS, Meta, Outcome, ReadOptions, Reader};
 use crate::ring::{MAX_PROBLEMS, Missed};
+use crate::table::Strings;
 
 /// Bytes that are searched for a first event line.
 const SNIFF_BYTES: usize = 1 << 18;
@@ -749,9 +750,8 @@ pub(crate) struct Text<'a> {
     html: bool,
     meta: Meta,
     schemas: Vec<Schema>,
-    names: HashMap<Vec<u8>, usize>,
-    /// Schema + 1 of names that were met lately.
-    recent: [usize; 64],
+    /// The schemas' names, numbered as they are.
+    names: Strings,
     /// Schemas by the word that stands in a line.
     words: quick::Names,
     known: Vec<Known>,
@@ -788,8 +788,7 @@ impl<'a> Text<'a> {
             html,
             meta: Meta { format, buffers: vec![String::new()], ..Meta::default() },
             schemas: Vec::new(),
-            names: HashMap::new(),
-            recent: [0; 64],
+            names: Strings::default(),
             words: quick::Names::default(),
             known: Vec::new(),
             tasks: BTreeMap::new(),
@@ -828,23 +827,15 @@ impl<'a> Text<'a> {
 
     /// The schema for the line's event, new or known.
     fn schema_of(&mut self, line: &Line<'_>, options: &ReadOptions) -> usize {
-        let [first, .., last] = line.event else { return self.find_schema(line, options) };
-        let slot = (usize::from(*first) * 5 + usize::from(*last) * 3 + line.event.len()) % self.recent.len();
-        if let Some(schema) = self.recent[slot].checked_sub(1).and_then(|index| self.schemas.get(index))
-            && schema.name.as_bytes() == line.event
-        {
-            return schema.index;
+        let index = self.names.intern(line.event) as usize;
+        if index == self.schemas.len() {
+            self.add_schema(line, options);
         }
-        let index = self.find_schema(line, options);
-        self.recent[slot] = index + 1;
         index
     }
 
     #[cold]
-    fn find_schema(&mut self, line: &Line<'_>, options: &ReadOptions) -> usize {
-        if let Some(&index) = self.names.get(line.event) {
-            return index;
-        }
+    fn add_schema(&mut self, line: &Line<'_>, options: &ReadOptions) {
         let schema = Schema {
             index: self.schemas.len(),
             name: String::from_utf8_lossy(line.event).into_owned(),
@@ -853,12 +844,10 @@ impl<'a> Text<'a> {
             fixed_size: 0,
         };
         let (wanted, bare) = (options.wants(&schema), !options.names(&schema));
-        self.names.insert(line.event.to_vec(), schema.index);
         let required = required(line.event);
         let (keys, order) = (HashMap::new(), Vec::new());
         self.known.push(Known { keys, order, shape: None, shapes: 0, wanted, bare, required });
         self.schemas.push(schema);
-        self.schemas.len() - 1
     }
 
     /// Puts the pairs at the places of their fields, making new fields as needed.
@@ -1613,6 +1602,8 @@ mod tests {
             "comm=a",
             "(ffff) a=1 comm=b pid=2",
             "a=1 a=2",
+            "p=0xffff00009f89f318 q=18446603338369888072",
+            "path=/user.slice/a-1.service:x comm=a pid=1 z=y",
         ];
         let lines = [
             "comm=b c=d pid=2 state=S|K ==> n=-5 [ns] m=6",
@@ -1620,6 +1611,9 @@ mod tests {
             "comm= pid=2 state=S+ ==> n=0x5 [ns] m=6",
             "comm=b pid=2 pid=3 state=2 ==> n=5 [ns] m=6",
             "comm=b pid=2 state=S ==> n=99999999999999999999 [ns] m=6",
+            "comm=b pid=2 state=S ==> n=18446744073709551615 [ns] m=-9223372036854775808",
+            "comm=b pid=2 state=S ==> n=18446744073709551616 [ns] m=-9223372036854775809",
+            "comm=b pid=2 state=S ==> n=123456789012345678901 [ns] m=6",
             "comm=b pid=2 state=a=b ==> n=5 [ns] m=6",
             "comm=b pid=2 state=S ==> n=5x [ns] m=6, o=7",
             "comm=b pid=2 state=S ==> n=5 [ns] m=",
@@ -1633,6 +1627,16 @@ mod tests {
             "comm=b pid=1",
             "(ffff) a=1 comm=b pid=2",
             "a=3 a=4",
+            "p=0xFFFF00009F89F318 q=1",
+            "p=0x q=18446744073709551616",
+            "p=0x12345678901234567 q=-1",
+            "p=0x1g q=0x1",
+            "p=17 q=0xffffffffffffffff",
+            "path=/ comm=a pid=1 z=y-",
+            "path=/a/(b) comm=a pid=1 z=y",
+            "path=/a,b comm=a pid=1 z=-y",
+            "path=(null) comm=a pid=1 z=/y==>",
+            "path=/a-b=c comm=a pid=1 z=y,",
             "text",
         ];
         for line in lines {
@@ -1646,11 +1650,13 @@ mod tests {
     }
 
     /// Lines as the kernel, trace-cmd and perf write them.
-    const LINES: [&str; 6] = [
+    const LINES: [&str; 8] = [
         "          <idle>-0       [003] d..2.   162.215764: cpu_idle: state=2 cpu_id=3",
         " trace-cmd-1234    [000] 1767225609.607419424: sched_switch: prev_comm=a b prev_pid=12 prev_prio=120 prev_state=R+ ==> next_comm=kworker/0:1 next_pid=9 next_prio=98",
         "perf  4711 [001]   264.874155:  sched:sched_waking: comm=a pid=-9 prio=120 target_cpu=001",
         "     a b-7 [1] ..s21    17.5: sched_stat_runtime: comm=rs:main pid=1769 runtime=15833 [ns]",
+        "  sh-71  [002] d.h..     2.607402224: hook: __probe_ip=18446603338369857248 hook=0xffff00009f8B3640 n=-9223372036854775808 at=0x1",
+        "sh-7 [002] d.h..     2.607402225: sched_pelt_cfs: cpu=2 path=/a.slice/b-1 load=17 RBL_load=1 util=3",
         "  <...>-1234567 [017] d... 9199999999.1: power:cpu_frequency: state=1200000 cpu_id=17 ",
         "x [1]-5 [2] 3.25: a_name_of_more_than_sixteen: a=1 b=word c=0x10",
     ];

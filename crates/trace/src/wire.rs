@@ -35,50 +35,50 @@ fn squeezed(word: u64) -> u64 {
 /// The fields of a message in the order in which they lie.
 #[derive(Clone)]
 pub(crate) struct Message<'a> {
-    data: &'a [u8],
-    pos: usize,
-    /// Where `data` starts in the file.
-    base: u64,
+    /// What was not read.
+    rest: &'a [u8],
+    /// Where the message ends in the file.
+    end: u64,
 }
 
 impl<'a> Message<'a> {
+    /// `base`: where `data` starts in the file.
     pub(crate) fn new(data: &'a [u8], base: u64) -> Self {
-        Self { data, pos: 0, base }
+        Self { rest: data, end: base + data.len() as u64 }
     }
 
     pub(crate) fn offset(&self) -> u64 {
-        self.base + self.pos as u64
+        self.end - self.rest.len() as u64
     }
 
     #[inline(always)]
     pub(crate) fn varint(&mut self) -> Option<u64> {
-        let rest = self.data.get(self.pos..)?;
-        match *rest {
-            [byte @ ..0x80, ..] => {
-                self.pos += 1;
+        match *self.rest {
+            [byte @ ..0x80, ref rest @ ..] => {
+                self.rest = rest;
                 return Some(u64::from(byte));
             }
-            [low, high @ ..0x80, ..] => {
-                self.pos += 2;
+            [low, high @ ..0x80, ref rest @ ..] => {
+                self.rest = rest;
                 return Some(u64::from(low & 0x7f) | u64::from(high) << 7);
             }
             _ => {}
         }
-        let Some(&eight) = rest.first_chunk::<8>() else { return self.last_varint() };
+        let Some((&eight, behind)) = self.rest.split_first_chunk::<8>() else { return self.last_varint() };
         let word = u64::from_le_bytes(eight);
         let ends = !word & 0x8080_8080_8080_8080;
         if ends != 0 {
             let bits = ends.trailing_zeros() + 1;
-            self.pos += (bits / 8) as usize;
+            self.rest = &self.rest[(bits / 8) as usize..];
             return Some(squeezed(word & (u64::MAX >> (64 - bits))));
         }
         // Times since 1970 and negative numbers.
-        let (high, len) = match *rest.get(8..)? {
-            [ninth @ ..0x80, ..] => (u64::from(ninth), 9),
-            [ninth, tenth @ ..0x80, ..] => (u64::from(ninth & 0x7f) | u64::from(tenth) << 7, 10),
+        let (high, rest) = match *behind {
+            [ninth @ ..0x80, ref rest @ ..] => (u64::from(ninth), rest),
+            [ninth, tenth @ ..0x80, ref rest @ ..] => (u64::from(ninth & 0x7f) | u64::from(tenth) << 7, rest),
             _ => return None,
         };
-        self.pos += len;
+        self.rest = rest;
         Some(squeezed(word) | high << 56)
     }
 
@@ -86,8 +86,7 @@ impl<'a> Message<'a> {
     fn last_varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
-            let &byte = self.data.get(self.pos)?;
-            self.pos += 1;
+            let &byte = self.rest.split_off_first()?;
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
                 return Some(value);
@@ -99,48 +98,49 @@ impl<'a> Message<'a> {
     /// The next field; `None` at the end.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Option<Result<(u32, Wire<'a>)>> {
-        if self.pos >= self.data.len() {
+        if self.rest.is_empty() {
             return None;
         }
-        let start = self.pos;
+        let start = self.rest;
         Some(match self.field() {
             Some(field) => Ok(field),
-            None => Err(self.damaged(start)),
+            None => Err(self.damaged(start.len())),
         })
     }
 
+    /// What is wrong with the field that begins `left` bytes before the end.
     #[cold]
-    fn damaged(&mut self, start: usize) -> Error {
-        self.pos = self.data.len();
-        Error::Invalid { offset: self.base + start as u64, what: "a protobuf field is damaged or cut off".into() }
+    fn damaged(&mut self, left: usize) -> Error {
+        self.rest = &[];
+        let offset = self.end - left as u64;
+        Error::Invalid { offset, what: "a protobuf field is damaged or cut off".into() }
     }
 
+    /// The same for who needs not know of damage, which is an end as well.
     #[inline(always)]
-    fn field(&mut self) -> Option<(u32, Wire<'a>)> {
+    pub(crate) fn field(&mut self) -> Option<(u32, Wire<'a>)> {
         let key = self.varint()?;
         let number = u32::try_from(key >> 3).ok().filter(|&n| n > 0)?;
         let value = match key & 7 {
             0 => Wire::Varint(self.varint()?),
-            1 => {
-                let raw = self.data.get(self.pos..self.pos + 8)?;
-                self.pos += 8;
-                Wire::Fixed(u64::from_le_bytes(raw.try_into().ok()?))
-            }
+            1 => Wire::Fixed(u64::from_le_bytes(*self.chunk()?)),
             2 => {
                 let len = usize::try_from(self.varint()?).ok()?;
-                let end = self.pos.checked_add(len)?;
-                let bytes = self.data.get(self.pos..end)?;
-                self.pos = end;
+                let (bytes, rest) = self.rest.split_at_checked(len)?;
+                self.rest = rest;
                 Wire::Bytes(bytes)
             }
-            5 => {
-                let raw = self.data.get(self.pos..self.pos + 4)?;
-                self.pos += 4;
-                Wire::Fixed(u64::from(u32::from_le_bytes(raw.try_into().ok()?)))
-            }
+            5 => Wire::Fixed(u64::from(u32::from_le_bytes(*self.chunk()?))),
             _ => return None,
         };
         Some((number, value))
+    }
+
+    #[inline(always)]
+    fn chunk<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
+        let (bytes, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(bytes)
     }
 }
 
@@ -164,6 +164,11 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
+    /// An empty message with room for most events.
+    pub(crate) fn roomy() -> Self {
+        Self { bytes: Vec::with_capacity(512) }
+    }
+
     pub(crate) fn raw_varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bytes.push(value as u8 | 0x80);
@@ -226,7 +231,8 @@ mod tests {
                     let len = encoder.bytes.len();
                     encoder.bytes.resize(len + behind, 0xff);
                     let mut message = Message::new(&encoder.bytes, 0);
-                    assert_eq!((message.varint(), message.pos), (Some(value), len), "{value:#x} with {behind} behind");
+                    assert_eq!(message.varint(), Some(value), "{value:#x} with {behind} behind");
+                    assert_eq!(message.offset(), len as u64, "{value:#x} with {behind} behind");
                 }
             }
         }

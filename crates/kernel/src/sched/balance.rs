@@ -200,11 +200,8 @@ fn update_sd_pick_busiest<F: BalanceFacts>(
             return false;
         }
     }
-    let nothing = SgLbStats { idle_cpus: u32::MAX, ..SgLbStats::default() };
-    let (busiest_group, busiest) = match &sds.busiest {
-        Some((group, stats)) => (Some(*group), stats),
-        None => (None, &nothing),
-    };
+    // The kernel begins with a group that has spare capacity and more idle CPUs than any.
+    let Some((busiest_group, busiest)) = &sds.busiest else { return true };
     if stats.group_type != busiest.group_type {
         return stats.group_type > busiest.group_type;
     }
@@ -213,25 +210,21 @@ fn update_sd_pick_busiest<F: BalanceFacts>(
             || (stats.idle_cpus == busiest.idle_cpus && stats.sum_nr_running > busiest.sum_nr_running)
     };
     let is_busier_full = || {
-        let busiest_is_smt = busiest_group.is_some_and(|busiest| busiest.flags & SD_SHARE_CPUCAPACITY != 0);
+        let busiest_is_smt = busiest_group.flags & SD_SHARE_CPUCAPACITY != 0;
         stats.avg_load > busiest.avg_load || (stats.avg_load == busiest.avg_load && !busiest_is_smt)
     };
     match stats.group_type {
         GroupType::Overloaded => stats.avg_load > busiest.avg_load,
         GroupType::Imbalanced => false,
-        GroupType::AsymPacking => {
-            busiest_group.is_some_and(|busiest| prefers(facts, busiest.asym_prefer_cpu, group.asym_prefer_cpu))
-        }
+        GroupType::AsymPacking => prefers(facts, busiest_group.asym_prefer_cpu, group.asym_prefer_cpu),
         GroupType::MisfitTask => stats.group_misfit_task_load > busiest.group_misfit_task_load,
         GroupType::SmtBalance if stats.idle_cpus != 0 || busiest.idle_cpus != 0 => has_fewer_idle(),
         GroupType::SmtBalance | GroupType::FullyBusy => is_busier_full(),
-        GroupType::HasSpare => match busiest_group {
-            // An SMT core with one task is not emptied for the sake of it.
-            Some(busiest) if env.rules.groups >= BalanceGroups::Cores && smt_vs_nonsmt(busiest, group) => {
-                group.flags & SD_SHARE_CPUCAPACITY == 0 || stats.sum_h_nr_running > 1
-            }
-            _ => has_fewer_idle(),
-        },
+        // An SMT core with one task is not emptied for the sake of it.
+        GroupType::HasSpare if env.rules.groups >= BalanceGroups::Cores && smt_vs_nonsmt(busiest_group, group) => {
+            group.flags & SD_SHARE_CPUCAPACITY == 0 || stats.sum_h_nr_running > 1
+        }
+        GroupType::HasSpare => has_fewer_idle(),
     }
 }
 

@@ -445,7 +445,8 @@ pub fn select_idle_sibling_v510<F: SiblingFacts>(facts: &F, query: &SiblingQuery
     if let Some(cpu) = idle_cpu {
         return found(cpu, SiblingRule::IdleCpu);
     }
-    if facts.smt_active() {
+    // Where all CPUs of the cache were looked at, those of the core were among them.
+    if facts.smt_active() && nr_scanned == 0 {
         let keep = |index: usize, _| match idle_like.word(index) {
             0 => 0,
             idle => idle & span.word(index) & allowed.word(index),
@@ -470,22 +471,23 @@ fn scan_idle_cpu(
     limit: Option<u32>,
 ) -> (Option<usize>, u32) {
     let limit = limit.unwrap_or(u32::MAX);
+    let within = |cpu: Option<usize>, looked_at: u32| if looked_at <= limit { (cpu, looked_at) } else { (None, 0) };
+    if span.first_in(|index, word| word & allowed.word(index) & idle.word(index)).is_none() {
+        // All are looked at in vain, in whatever order.
+        return within(None, span.weight_and(allowed));
+    }
     let mut looked_at = 0;
-    for (index, word) in span.wrap_words(start).filter(|&(_, word)| word != 0) {
+    for (index, word) in span.wrap_words(start) {
         let candidates = word & allowed.word(index);
         let hit = candidates & idle.word(index);
         if hit != 0 {
             let bit = hit.trailing_zeros();
             looked_at += (candidates & (u64::MAX >> (63 - bit))).count_ones();
-            let within = looked_at <= limit;
-            return if within { (Some(index * 64 + bit as usize), looked_at) } else { (None, 0) };
+            return within(Some(index * 64 + bit as usize), looked_at);
         }
         looked_at += candidates.count_ones();
-        if looked_at > limit {
-            return (None, 0);
-        }
     }
-    (None, looked_at)
+    within(None, looked_at)
 }
 
 /// A fully idle core, named by its first allowed thread in wrap order from `start`; else the first idle thread met.

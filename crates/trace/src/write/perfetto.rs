@@ -247,12 +247,12 @@ impl Plan {
     }
 
     fn event(&self, trace: &Trace, table: &Table, row: usize, time_ns: u64) -> Encoder {
-        let mut event = Encoder::default();
+        let mut event = Encoder::roomy();
         event.uint(1, time_ns).uint(2, table.pid.get(row) as u64);
         if let Some(flags) = head_value(table, HEAD_FIELDS[0], row) {
             event.uint(5, flags.into());
         }
-        let mut inner = Encoder::default();
+        let mut inner = Encoder::roomy();
         match &self.known {
             Some((number, fields)) => {
                 for (place, field) in fields.iter().enumerate() {
@@ -277,8 +277,9 @@ impl Plan {
             }
             None => {
                 inner.bytes(1, table.name.as_bytes());
+                let mut pair = Encoder::roomy();
                 for (place, field) in table.fields.iter().enumerate().filter(|(_, field)| !is_of_head(field)) {
-                    let mut pair = Encoder::default();
+                    pair.bytes.clear();
                     pair.bytes(1, field.name.as_bytes());
                     match value_at(trace, table, place, row) {
                         Value::I64(value) => pair.uint(4, value as u64),
