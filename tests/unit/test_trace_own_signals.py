@@ -52,7 +52,7 @@ def test_the_mean_utilisation_of_a_task_is_over_time(tmp_path: Path) -> None:
     own = trace.events("pelt_se_tp").select("time_ns", "comm", pl.col("util").cast(int))
     signals = trace.signals("juno-r2")
     for table in (signals.task_summary(), trace.signal_sums("juno-r2").task_summary()):
-        for name in ("busy-0", "t-0"):
+        for name in ("busy-0", "t-1"):
             (row,) = table.filter(comm=name).to_dicts()
             records = own.filter(comm=name)
             assert row["util_avg_mean"] == pytest.approx(_over_time(records, "util"), abs=12), name

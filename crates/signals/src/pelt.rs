@@ -80,6 +80,8 @@ impl Default for CpuFacts {
 pub struct Sample {
     /// Event time.
     pub time_ns: u64,
+    /// The same on load tracking's clock of that run queue, which slow CPUs stretch.
+    pub pelt_ns: u64,
     /// CPU of the run queue, or that the task is on.
     pub cpu: u32,
     /// The task; `None` for a run queue.
@@ -680,6 +682,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let task = &self.tasks[place];
         let sample = Sample {
             time_ns,
+            pelt_ns: task.avg.last_update_time,
             cpu: task.cpu as u32,
             pid: Some(task.pid),
             util_avg: task.avg.util_avg,
@@ -695,6 +698,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let rq = &self.cpus[cpu];
         let sample = Sample {
             time_ns,
+            pelt_ns: rq.cfs.avg.last_update_time,
             cpu: cpu as u32,
             pid: None,
             util_avg: rq.cfs.avg.util_avg,
@@ -1151,6 +1155,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         update_load_avg_se::<H>(now, &mut unknown, NOT_RUNNING);
         Some(Sample {
             time_ns,
+            pelt_ns: now,
             cpu,
             pid: None,
             util_avg: open_period::<H>(&cfs.avg),
@@ -1184,6 +1189,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         update_load_avg_se::<H>(now, &mut copy.unknown, NOT_RUNNING);
         Some(Sample {
             time_ns,
+            pelt_ns: now,
             cpu: copy.cpu as u32,
             pid: Some(pid),
             util_avg: open_period::<H>(&copy.avg),

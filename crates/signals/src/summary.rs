@@ -21,12 +21,12 @@ const PERIODIC_SHARE: u64 = 80;
 const PERIODIC_WITHIN: u64 = 10;
 
 /// A task's `util_avg` over time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct UtilSummary {
     /// The greatest.
     pub max: u64,
     first_ns: u64,
-    last: (u64, u64),
+    last: Option<Sample>,
     /// Utilisation times ns.
     area: f64,
 }
@@ -34,9 +34,9 @@ pub struct UtilSummary {
 impl UtilSummary {
     /// Its mean over the time from the first to the last sample.
     pub fn mean(&self) -> f64 {
-        let (last_ns, util) = self.last;
-        let whole = last_ns.saturating_sub(self.first_ns);
-        if whole == 0 { util as f64 } else { self.area / whole as f64 }
+        let Some(last) = &self.last else { return 0.0 };
+        let whole = last.time_ns.saturating_sub(self.first_ns);
+        if whole == 0 { last.util_avg as f64 } else { self.area / whole as f64 }
     }
 }
 
@@ -68,15 +68,16 @@ impl Utils {
     /// Takes a sample; those of run queues are left out.
     pub fn sample(&mut self, sample: &Sample) {
         let Some(pid) = sample.pid else { return };
-        let of = self.tasks.entry(pid).or_insert_with(|| UtilSummary {
-            first_ns: sample.time_ns,
-            last: (sample.time_ns, sample.util_avg),
-            ..UtilSummary::default()
-        });
-        let (since, from) = of.last;
-        let ns = sample.time_ns.saturating_sub(since) as f64;
-        of.area += ns * mean_between(from as f64, sample.util_avg as f64, ns / self.half_life_ns);
-        of.last = (sample.time_ns, sample.util_avg);
+        let of = self.tasks.entry(pid).or_default();
+        if let Some(before) = of.last.replace(*sample) {
+            let ns = sample.time_ns.saturating_sub(before.time_ns);
+            // Each run queue has a clock of its own.
+            let tracked = if before.cpu == sample.cpu { sample.pelt_ns.saturating_sub(before.pelt_ns) } else { ns };
+            let half_lives = tracked as f64 / self.half_life_ns;
+            of.area += ns as f64 * mean_between(before.util_avg as f64, sample.util_avg as f64, half_lives);
+        } else {
+            of.first_ns = sample.time_ns;
+        }
         of.max = of.max.max(sample.util_avg);
     }
 }
