@@ -576,6 +576,15 @@ impl Machine {
         !self.shared_stream && (has_mwait || state == "POLL")
     }
 
+    /// Whether what an idle CPU asked for last counts for those with which it shares a clock: with one clock for all cores
+    /// (since Haswell cores keep their vote in C1E and C6: C. Gough and others, Energy Efficient Servers, 2015, chapter 2;
+    /// commit bb18008f8086 reports CPUs that are offline), and for the threads of a core of AMD's, which stays at the clock
+    /// of the idle one (spdk/spdk, issue 3389, May 2024).
+    pub fn idle_requests_count(&self) -> bool {
+        let vendor = self.processor.as_ref().map_or("", |processor| processor.vendor.as_str());
+        self.package_clock || matches!(vendor, "AuthenticAMD" | "HygonGenuine")
+    }
+
     /// The clock of the biggest CPU at which work is counted: a ns of work is what it does in a ns at this clock.
     pub fn reference_khz(&self) -> u32 {
         // The first of equal ones, as the engine has it: all of one capacity have one speed at their own reference.

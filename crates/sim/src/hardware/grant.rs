@@ -168,16 +168,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         changed
     }
 
-    /// The highest point that a CPU with the same clock wishes, and the policy that does. Threads share their core's, and one at rest has no vote. With
-    /// one clock for the package the request that an idle CPU left in its register counts as any other, for [`KEPT_NS`]: since
-    /// Haswell cores keep their vote in C1E and C6 (C. Gough and others, Energy Efficient Servers, 2015, chapter 2; commit
-    /// bb18008f8086 reports CPUs that are offline).
+    /// The highest point that a CPU with the same clock wishes, and the policy that does. Threads share their core's, and one at
+    /// rest has no vote, unless requests of idle CPUs count: then what it left in its register does, for [`KEPT_NS`].
     fn wish(&self, policy: PolicyId) -> (u32, PolicyId) {
         let state = &self.policies[policy];
         let clocked = &self.topology.clocked[state.cpus[0]];
         let deep_from = self.hardware.deep_from[state.cluster];
         let others = clocked.iter().map(|&cpu| &self.cpus[cpu]).filter(|cpu| cpu.policy != policy);
-        let keeps_wishes = self.case.machine.package_clock && state.hwp.is_none();
+        let keeps_wishes = self.case.machine.idle_requests_count() && state.hwp.is_none();
         let is_fresh = |cpu: &Cpu| keeps_wishes && self.now.saturating_sub(cpu.balance.idle_stamp) < KEPT_NS;
         let wishes = others
             .filter(|cpu| !cpu.idle.is_down(deep_from) || is_fresh(cpu))

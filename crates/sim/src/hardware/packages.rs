@@ -109,7 +109,7 @@ impl Hardware {
         Self {
             wakes_by_memory: wakes_by_memory.collect(),
             deep_from: deep_from.collect(),
-            limited: machine.package_clock
+            limited: machine.idle_requests_count()
                 || packages.iter().any(|package| package.budget.is_some() || package.bins.iter().any(Bins::is_limited)),
             clusters,
             packages,
