@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import polars as pl
 import pytest
 
+import opplab
 from opplab import _opplab, catalog
 from opplab.cli.fmax import report
 from opplab.cli.list import rows_of
@@ -636,3 +637,27 @@ def test_the_base_clock_by_the_share_of_turbo_is_that_of_the_registers() -> None
         assert 100 - (((guaranteed - lowest) // 100_000 + 1) * 256 // total * 100 >> 8) == share, path.name
         checked += 1
     assert checked >= 12
+
+
+def test_what_an_idle_thread_asked_for_holds_its_core_on_amd() -> None:
+    """Goal: a thread works at the clock of its idle sibling's last request, for half a second; on Intel's it does not.
+
+    Method: a sibling that is busy for 100 ms, and 1 ms of work at 3.4 GHz from 150 ms on, or at 2.25.
+    """
+
+    def median_ms(vendor: str, delay_ms: int) -> float:
+        tree = tomllib.loads(opplab.Machine.load("epyc-7742-2s").to_toml())
+        tree["processor"]["vendor"] = vendor
+        timer = {"ref": "unique", "period": 20_000}
+        tasks = {
+            "once": {"loop": 1, "run": 100_000, "cpus": [0]},
+            "light": {"delay": delay_ms * 1000, "loop": 5, "run": 1000, "timer": timer, "cpus": [128]},
+        }
+        work = opplab.Workload.parse(json.dumps({"global": {"duration": 1}, "tasks": tasks}))
+        policy = opplab.Policy(driver="acpi-cpufreq", variation="none")
+        run = opplab.simulate(opplab.Machine.from_tree(tree), work, policy, seconds=1)
+        return float(run.metrics.filter(metric="response_p50")["value"][0])
+
+    assert median_ms("AuthenticAMD", 150) == pytest.approx(1.0, abs=0.05)
+    assert median_ms("GenuineIntel", 150) == pytest.approx(3.4 / 2.25, abs=0.05)
+    assert median_ms("AuthenticAMD", 700) == pytest.approx(median_ms("GenuineIntel", 700))

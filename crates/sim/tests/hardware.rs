@@ -138,27 +138,6 @@ fn what_an_idle_cpu_asked_for_holds_with_one_clock() {
     assert!(one > each && late == each, "{one} {late} {each}");
 }
 
-/// What an idle thread of a core of AMD's asked for last holds for its sibling, too, for half a second. On Intel's it does not.
-#[test]
-fn what_an_idle_thread_asked_for_holds_on_amd() {
-    let mut machine = machine!("epyc-7742-2s");
-    let mut khz = |vendor: &str, warmup_ms: u64| {
-        machine.processor.as_mut().expect("the file has it").vendor = vendor.into();
-        let period = Op::Timer { timer: 0, period_ns: MS, absolute: true, own: true };
-        let (busy, again) = (Op::Runtime { wall_ns: MS / 10 }, Op::LoopEnd { slot: 0, begin: 0 });
-        let light = vec![Op::LoopBegin { slot: 0, count: None }, busy, period, again, Op::Exit];
-        let once = vec![Op::Runtime { wall_ns: 100 * MS }, Op::Suspend { cond: 0 }];
-        let mut workload = workload(&machine, vec![task(0, 0, once), task(128, 0, light)]);
-        (workload.nr_conds, workload.warmup_ns) = (1, warmup_ms * MS);
-        let policy = policy("acpi-cpufreq", "schedutil");
-        let case = Case { workload, machine: machine.clone(), policy, seed: 1, duration_ns: (warmup_ms + 150) * MS };
-        let outcome = run(&case, &mut NullSink).unwrap_or_else(|error| panic!("{error:?}"));
-        busy_khz(&machine, &outcome, 128)
-    };
-    let (one, late, each) = (khz("AuthenticAMD", 150), khz("AuthenticAMD", 700), khz("GenuineIntel", 150));
-    assert!(one > each && late == each, "{one} {late} {each}");
-}
-
 /// The bin falls when the third core wakes up and rises again after it sleeps deep, for which menu takes some ticks.
 #[test]
 fn the_bin_follows_the_active_cores() {
