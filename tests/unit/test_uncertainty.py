@@ -468,7 +468,7 @@ def test_several_machines_are_named_and_each_has_shares_of_its_own() -> None:
         (row["benchmark"], row.get("param"), row["assumption"], row["share"])
         for row in Sureness(of, None, 40).deciding()
     ] == [
-        ("a", None, "i", 0.9),
+        ("a", "", "i", 0.9),
         ("b", "mean of 2", "j", 0.9),
     ]
     assert alone.text_rows()[0]["at"] == "b"

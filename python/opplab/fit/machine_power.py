@@ -344,7 +344,7 @@ def _fit_idle(
         _put_idle(tree, asleep, samples, of_asleep)
     _mark(tree, marks, ranges)
     share = _busiest(tree, samples)
-    cannot = [words for words in (samples.left_out, samples.mixed) if words]
+    cannot = samples.untold
     cannot.append(
         f"busy cores: at most {100 * share:.1f} % of them are busy, and explain less than half of the watts: taken is "
         "idle power alone. Most helpful is a log with none, one, half and all cores busy at several clocks; "
@@ -465,7 +465,7 @@ def _around(value: float, bounds: tuple[float, float], spread: float) -> dict[st
 
 
 def _not_told(tree: Tree, samples: Samples, sleeps: bool) -> list[str]:
-    cannot = [words for words in (samples.left_out, samples.mixed) if words]
+    cannot = samples.untold
     if _cores(tree) < nr_cpus(tree):
         cannot.append("a second thread apart from a core: its share is the machine file's smt_power")
     if (most := _busiest(tree, samples)) < _HARDLY:

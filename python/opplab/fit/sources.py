@@ -109,6 +109,11 @@ class Samples:
     states: list[dict[int | None, dict[str, float]]] = field(default_factory=list)
     """Shares of time in idle states, by their names in lower case, of the CPUs with rows and of the whole (None)."""
 
+    @property
+    def untold(self) -> list[str]:
+        """What of the rows is left out or mixed, in words."""
+        return [words for words in (self.left_out, self.mixed) if words]
+
     def ghz_of(self, cluster: int, machine: BusyOf) -> Floats:
         """Give the mean clock of a cluster's busy CPUs; where their rows are missing, that of the whole."""
         ghz = self.ghz.copy()

@@ -35,7 +35,7 @@ def sure_section(sure: Sureness, classes: Mapping[str, str]) -> dict[str, Any]:
     parts: dict[str, list[dict[str, Any]]] = {}
     for row in sure.deciding():
         at = " ".join(filter(None, (f"{row['metric']}, {row['change']}", whose(row))))
-        params = f", {row['param']}" if "param" in row else ""
+        params = f", {row['param']}" if row.get("param") else ""
         parts.setdefault(f"{at}{params}: what decides", []).append(row)
     for title, rows in parts.items():
         panels.append(panel(title, tornado(title, rows)))

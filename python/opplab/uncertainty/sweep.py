@@ -128,13 +128,13 @@ class Sureness:
         return rows
 
     def _place(self, point: Point, param: str) -> dict[str, str]:
-        """Name machine, workload and parameters where there are several, or some."""
+        """Name machine, workload and parameters where there are several, or some: the same columns in all rows."""
         lines = (*self.lines, *self.beside)
         workloads = len({line.point[1] for line in lines}) > 1
         return {
             **({"machine": point[0]} if self._several else {}),
             **({"benchmark": point[1]} if workloads else {}),
-            **({"param": param} if param else {}),
+            **({"param": param} if any(line.point[2] for line in lines) else {}),
         }
 
     @property
