@@ -2054,6 +2054,37 @@ def test_work_that_is_not_done_at_the_end_is_a_slow_activation(tmp_path: Path) -
         assert "its work was not done" in slow.text
 
 
+@pytest.mark.parametrize(("mode", "seconds", "behind"), [("relative", 2, 0), ("relative", 2.15, 0), ("absolute", 2, 9)])
+def test_what_is_late_at_the_end_begins_where_its_timer_says(mode: str, seconds: float, behind: float) -> None:
+    """Under a relative timer the last activation began a period after the one before, while that still ran.
+
+    Method: all counts against the run's metrics; the first one's start is where the one before ended (relative), and
+    what is behind is the sum over all of the time since they were due (absolute: 80 ms more each time).
+    """
+    timer = {"ref": "t", "period": 100_000, "mode": mode}
+    work = opplab.Workload.parse(
+        json.dumps({"tasks": {"t": {"cpus": [0], "loop": -1, "run": 180_000, "timer": timer}}})
+    )
+    run = opplab.simulate("xeon-6130-2s", work, opplab.Policy(governor="performance"), seconds=seconds)
+    metrics = dict(run.metrics.select("metric", "value").iter_rows())
+    whole, *_ = opplab.explain(run, task=run.tasks[0], why_slow=True).findings
+    assert whole.data["activations"] == metrics["activations"]
+    assert whole.data["slow"] == round(metrics["activations"] * metrics["missed_activations"] / 100)
+    ended = run.events("activation")["time_ns"].to_list()
+    if mode == "relative":
+        assert whole.data["parts_ns"]["behind"] == 0
+        # Work back to back: as long as all of it, less what is under way and not late.
+        at_end_ns = seconds * 1e9 if metrics["unfinished_activations"] else ended[-1]
+        assert whole.data["response_ns"] == pytest.approx(at_end_ns, rel=1e-3)
+    else:
+        begins = [0, *ended]
+        due = [place * 1e8 for place in range(int(metrics["activations"]))]
+        begun = [begins[place] if place < len(begins) else 2e9 for place in range(len(due))]
+        by_hand = sum(at - when for at, when in zip(begun, due, strict=True))
+        assert whole.data["parts_ns"]["behind"] == pytest.approx(by_hand, rel=1e-3)
+        assert whole.data["parts_ns"]["behind"] == pytest.approx(behind * 1e9, rel=0.05)
+
+
 def test_missing_switches_are_no_negative_sleep(tmp_path: Path) -> None:
     """A task was "-3890386 ns asleep until something woke it (-0.2 %)": states overlapped where switches are missing.
 

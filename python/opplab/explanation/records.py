@@ -66,7 +66,7 @@ class Records:
         self.facts = case.facts()
         file = json.loads(case.to_json())
         self.machine = file["machine"]
-        self.classes = _classes(outcome["task_names"], file["workload"]["tasks"])
+        self._tasks = _in_file(outcome["task_names"], file["workload"]["tasks"])
         self.policy = file["policy"] | {"governor": self.facts["governor"]}
         self.changes = [(one.pop("at_ms") * 1_000_000, one) for one in self.policy.get("changes", [])]
         self.warmup_ns = self.end_ns - outcome["wall_ns"]
@@ -130,7 +130,15 @@ class Records:
 
     def is_of(self, task: int, *policies: str) -> bool:
         """Report whether a task begins with one of some scheduling policies; threads of the kernel have none here."""
-        return self.classes[task] in policies
+        in_file = self._tasks[task]
+        return in_file is not None and in_file["policy"][0] in policies
+
+    def timer(self, task: int, phase: int) -> tuple[int, bool]:
+        """Give the period in ns of the timer that ends a phase's activations, and whether it is absolute."""
+        in_file = self._tasks[task]
+        ops = in_file["ops"] if in_file else []
+        end = next((place for place, op in enumerate(ops) if op[:2] == ["activation", phase]), 0)
+        return next(((op[2], op[3]) for op in reversed(ops[:end]) if op[0] == "timer"), (0, False))
 
     def before_real_time(self, task: int, run: dict[str, Any]) -> str:
         """Give why a fair task ran in place of a real-time task that could go on; empty if it did not."""
@@ -199,11 +207,11 @@ def throttles(table: dict[str, npt.NDArray[Any]], from_ns: int, end_ns: int) -> 
     return found
 
 
-def _classes(names: list[str], tasks: list[dict[str, Any]]) -> list[str | None]:
-    """Give the scheduling policies that tasks begin with; None of the kernel's threads, which no workload has."""
-    of: dict[str, list[str]] = {}
+def _in_file(names: list[str], tasks: list[dict[str, Any]]) -> list[dict[str, Any] | None]:
+    """Give the workload's tasks; None for the kernel's threads, which no workload has."""
+    of: dict[str, list[dict[str, Any]]] = {}
     for task in tasks:
-        of.setdefault(task["name"], []).append(task["policy"][0])
+        of.setdefault(task["name"], []).append(task)
     return [of[name].pop(0) if of.get(name) else None for name in names]
 
 
