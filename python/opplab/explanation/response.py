@@ -425,8 +425,8 @@ def of_run(records: Records, task: int) -> tuple[Timeline, list[Activation]]:
             activations.append(Activation(max(end_ns - row["response_ns"], 0), end_ns, row["slack_ns"] < 0, late_ns))
     since_ns = timeline.awake_since(task)
     if activations and since_ns is not None:
-        # Of what is under way at the end, the timer is that of the wake-up, or the one that the last loop was late for. A
-        # relative one begins anew; an absolute one stays where it was, and its later points may have passed, too.
+        # Of what is under way at the end, the timer is that of the wake-up, or the one that the last loop was late for.
+        # A relative one begins anew; an absolute one stays where it was, and its later points may have passed, too.
         period_ns, absolute = records.timer(task, row["phase"])
         since_ns = max(since_ns, row["time_ns"] + (min(row["slack_ns"], 0) if absolute else 0))
         due_ns = row["response_ns"] + max(row["to_timer_ns"], row["slack_ns"])

@@ -589,21 +589,28 @@ struct Look<'a> {
     tick_ns: u64,
     min_khz: u32,
     max_khz: u32,
+    /// The boost for I/O is a frequency, and so is what is asked for (up to v5.0).
+    boost_in_khz: bool,
 }
 
 impl SugovCpu {
     /// sugov_get_util() with the boost for I/O, v6.12.
     #[inline(always)]
     fn get_util<R: SugovRecorder>(&mut self, look: &Look<'_>, facts: &CpuFacts, max_cap: u64) -> Share<R::Steps> {
-        let in_capacity = look.gates.iowait == SugovIowaitBoost::Capacity;
-        let boost = if in_capacity { self.iowait_boost_applied(look.time, max_cap, look.tick_ns) } else { None };
+        let boost = match look.gates.iowait {
+            SugovIowaitBoost::Capacity => self.iowait_boost_applied(look.time, max_cap, look.tick_ns),
+            SugovIowaitBoost::Frequency if look.boost_in_khz => None,
+            // No kernel: the boost's share of the highest frequency, of the capacity.
+            SugovIowaitBoost::Frequency => (self.iowait_boost != 0 && self.iowait_boost_halve(look.min_khz))
+                .then(|| u64::from(self.iowait_boost) * max_cap / u64::from(look.max_khz.max(1))),
+        };
         let steps = look.gates.perf(&facts.rq, (facts.util_cfs, facts.util_cfs_boost), boost);
         self.bw_min = steps.min;
         self.util = steps.util;
-        if in_capacity {
-            return Share { util: steps.util, max: max_cap, steps: steps.into() };
+        if look.boost_in_khz {
+            return self.iowait_raise::<R>(look, max_cap, steps);
         }
-        self.iowait_raise::<R>(look, max_cap, steps)
+        Share { util: steps.util, max: max_cap, steps: steps.into() }
     }
 
     /// The boost for I/O as a share of the highest frequency (cpufreq_schedutil.c:sugov_iowait_boost(), v4.17).
@@ -947,7 +954,10 @@ impl SugovPolicy {
     #[inline(always)]
     fn look(&mut self, time: u64) -> (&mut [SugovCpu], Look<'_>) {
         let (min_khz, max_khz) = (self.limits.min_khz, self.cpuinfo.max_khz);
-        (&mut self.cpus, Look { gates: &self.gates, time, tick_ns: self.tick_ns, min_khz, max_khz })
+        let boost_in_khz = self.gates.iowait == SugovIowaitBoost::Frequency
+            && self.gates.headroom == HeadroomPlace::InFrequency
+            && self.path != SugovPath::SinglePerf;
+        (&mut self.cpus, Look { gates: &self.gates, time, tick_ns: self.tick_ns, min_khz, max_khz, boost_in_khz })
     }
 
     /// The share of one CPU (sugov_get_util(), v6.12).
@@ -1323,6 +1333,23 @@ mod tests {
             freqs.push(governor.next_freq_khz());
         }
         assert_eq!(freqs, [625_000, 1_250_000, 2_000_000, 2_000_000, 1_250_000, 625_000]);
+    }
+
+    /// Goal: where the driver takes performance levels, which no kernel with this boost has, the boost is the same share of
+    /// the capacity: 500, 1000 and 2000 of 2000 MHz.
+    #[test]
+    fn iowait_boost_by_frequency_as_a_level() {
+        let gates = SugovGates { iowait: SugovIowaitBoost::Frequency, ..SugovGates::V6_12 };
+        let mut governor =
+            SugovPolicy::new(SugovConfig { fast_switch: true, adjust_perf: true, ..config(1, gates) });
+        let levels = (0..3).map(|step| {
+            let time = 1_000_000_000 + step * 2_000_000;
+            match governor.update(time, 0, SCHED_CPUFREQ_IOWAIT, &policy(true), [busy(0, step)].as_slice()) {
+                Some(Request::AdjustPerf { target_perf, .. }) => target_perf,
+                other => panic!("no level: {other:?}"),
+            }
+        });
+        assert_eq!(levels.collect::<Vec<_>>(), [320, 640, 1024]);
     }
 
     fn any_facts() -> impl Strategy<Value = CpuFacts> {
