@@ -32,6 +32,9 @@ class Metric:
 
 METRICS: tuple[Metric, ...] = tuple(Metric(*declared) for declared in _opplab.metrics_of_runs())
 
+POWER_AT_PACE = "power_at_pace"
+"""The power of a benchmark's steady part, where what was simulated is mostly the start of its tasks."""
+
 PERCENTILES = ("p50", "p90", "p95", "p99", "max")
 """What stands for the percentile in a name."""
 

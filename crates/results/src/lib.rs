@@ -167,6 +167,15 @@ impl Run<'_> {
         known.then(|| self.outcome.cluster_energy_fj.iter().sum())
     }
 
+    /// The mean power in W between the marks whose pace counts for what does not run; nothing if all of it runs.
+    fn power_at_pace(&self) -> Values {
+        let (&[_, from_ns, to_ns], &[_, from_fj, to_fj]) = (&self.outcome.marks_ns[..], &self.outcome.marks_fj[..]) else {
+            return Vec::new();
+        };
+        let watts = (to_fj - from_fj) as f64 / 1e6 / (to_ns - from_ns).max(1) as f64;
+        self.energy_fj().map_or_else(Vec::new, |_| self.one(watts))
+    }
+
     /// The energy of all clusters in J at one end of the ranges of their powers; nothing without ranges.
     fn energy_at(&self, end: impl Fn((f64, f64)) -> f64) -> Values {
         let ends = self.energy_fj().and_then(|_| range::energy_ends(&self.case.machine, self.outcome));

@@ -32,6 +32,8 @@ metrics! {
         |r| r.by_consumer(|one| one.energy_fj as f64 / 1e15);
     "frames:CONSUMER", "1/s", Higher, Whole, "frames of a GPU a second", |r| r.by_consumer(|one| frames(one) * 1e9 / r.wall_ns());
     "power", "W", Lower, Whole, "mean power of all clusters", |r| r.one(r.energy_fj().map(|fj| r.watts(fj)));
+    "power_at_pace", "W", Lower, Detail, "mean power of all clusters while loops ran whose pace the rest of the benchmark takes (hackbench)",
+        |r| r.power_at_pace();
     "power:CLUSTER", "W", Lower, Part, "mean power of a cluster", |r| r.by_energy(|fj| r.watts(fj));
     "power:rest", "W", Lower, Part, "mean power of the rest of the machine", |r| r.one(r.watts(r.outcome.floor_energy_fj));
     "activations", "1", Higher, Detail, "activations of periodic tasks that were finished, or were due before the end of the run",

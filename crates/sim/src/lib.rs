@@ -138,6 +138,8 @@ pub struct Outcome {
     pub consumers: Vec<Consumed>,
     /// When as many units of the benchmark's metric had been done as its marks count, in ns.
     pub marks_ns: Vec<u64>,
+    /// The energy of all clusters up to each of these times, in fJ.
+    pub marks_fj: Vec<u128>,
     /// Per cluster: the operating points that its CPUs may run at; its OPPs, unless the hardware boosts or limits.
     pub points: Vec<Vec<OperatingPoint>>,
     /// Per CPU: ns busy at each operating point of its cluster.

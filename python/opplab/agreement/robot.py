@@ -18,6 +18,7 @@ from opplab import _opplab, catalog
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
 from opplab.files import relative, write_text
+from opplab.metrics import POWER_AT_PACE
 from opplab.report.numbers import several, some_of
 from opplab.simulation.machine import Machine
 from opplab.sweep.progress import Shown, counted
@@ -51,7 +52,7 @@ class _Model:
     about: str = ""
 
 
-POWER = (r"(?:turbostat\.PkgWatt|power\.Package|pmeter\.Average_Active_Power)", "power")
+POWER = r"(?:turbostat\.PkgWatt|power\.Package|pmeter\.Average_Active_Power)"
 
 
 def _count(axes: Mapping[str, str], cpus: int, *names: str) -> int:
@@ -288,14 +289,15 @@ def answer(
     model = _model_of(report, on.nr_cpus)
     keys, notes = policy_of(report, policy)
     variants = variants_of(report, keys, vs, on, notes.append)
-    changes = _Changes(
-        model, variants, _simulated(model, machine, variants, folder, iterations, seconds, jobs, progress)
-    )
+    results = _simulated(model, machine, variants, folder, iterations, seconds, jobs, progress)
+    changes = _Changes(model, variants, results)
+    # Of a run that is mostly the start of its tasks, the text has the watts of the rest.
+    metrics = (*model.metrics, (POWER, POWER_AT_PACE if POWER_AT_PACE in results["metric"] else "power"))
     rows: list[Row] = []
     predictions: list[dict[str, Any]] = []
     without: dict[str, str] = {}
     for row in report.rows:
-        simulated = next((own for pattern, own in (*model.metrics, POWER) if re.fullmatch(pattern, row.metric)), None)
+        simulated = next((own for pattern, own in metrics if re.fullmatch(pattern, row.metric)), None)
         first = row.entries[0]
         if simulated is None or first is None:
             without[row.metric] = ""

@@ -81,7 +81,7 @@ DRAWS_APART = 5.0
 """Points between the ends of two intervals over draws from which on the draws did unlike work."""
 _LATE = {"missed_activations": "misses {} of its activations", "lost_resumes": "loses {} of its resumes"}
 """Shares of work that is late or not done, and their words in sentences."""
-NEVER_COMPARED = ("power", "response_p50", "latency_p50", "work_done")
+NEVER_COMPARED = ("power", metrics.POWER_AT_PACE, "response_p50", "latency_p50", "work_done")
 """Columns without a change of their own: what follows from another, or stands in a pair."""
 
 
@@ -387,6 +387,7 @@ def title_of(metric: str) -> str:
     return {
         ENERGY_PER_WORK: "energy/work",
         POWER_AT_EQUAL_WORK: "power at equal work",
+        metrics.POWER_AT_PACE: "power at pace",
         "missed_activations": "missed",
         "lost_resumes": "lost resumes",
         "work_done": "work done",
@@ -620,7 +621,8 @@ def _columns(units: Mapping[str, tuple[str, str]], cases: Mapping[tuple[Point, s
     # Programs without a metric of their own, which may stand beside benchmarks.
     plain = [run for run in every_run if not any(metric in run for metric in benchmark)]
     rate = ["rate"] if cut or any(run.get("rate") for run in plain) else []
-    wanted = [*own, *rate, "energy", "power", ENERGY_PER_WORK]
+    power = metrics.POWER_AT_PACE if metrics.POWER_AT_PACE in known else "power"
+    wanted = [*own, *rate, "energy", power, ENERGY_PER_WORK]
     if any(run.get("activations") for run in plain):
         # The time from a timer to the end of the work holds the wake-up, and is what the deadline is about.
         lost = any(run.get("lost_resumes") for run in plain)

@@ -89,6 +89,14 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         outcome
     }
 
+    /// Energy of all clusters up to now.
+    pub(crate) fn energy_fj(&mut self) -> u128 {
+        let now = self.now;
+        let clusters = self.clusters.iter_mut().map(|cluster| &mut cluster.meter);
+        let meters = clusters.chain(self.cpus.iter_mut().map(|cpu| &mut cpu.meter));
+        meters.map(|meter| meter.advance(now)).sum()
+    }
+
     /// Energy of each consumer up to now.
     pub(crate) fn consumers_fj(&mut self) -> Vec<u128> {
         let mut consumed = vec![0; self.case.machine.consumers.len()];

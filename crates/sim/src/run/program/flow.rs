@@ -100,6 +100,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let marks = self.case.workload.metric.as_ref().map_or(&[][..], |metric| &metric.marks);
         if marks.get(self.outcome.marks_ns.len()) == Some(&self.outcome.counts) {
             self.outcome.marks_ns.push(self.wall_ns());
+            let energy_fj = self.energy_fj();
+            self.outcome.marks_fj.push(energy_fj);
         }
         self.go_on(task)
     }
