@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from opplab import kernel as kernel
     from opplab.choice.answer import Choice
     from opplab.choice.choose import choose
     from opplab.comparison.compare import compare
@@ -83,6 +84,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module("opplab._opplab").__version__
+    if name == "kernel":
+        return import_module("opplab.kernel")
     if name in _HOME:
         value = getattr(import_module(f"opplab.{_HOME[name]}"), name)
         globals()[name] = value
@@ -91,4 +94,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted([*__all__, "__version__", "kernel"])

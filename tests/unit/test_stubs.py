@@ -2,6 +2,8 @@
 
 import ast
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -62,3 +64,8 @@ def test_what_is_public_has_types() -> None:
             for param in told.parameters.values():
                 typed = param.annotation is not inspect.Parameter.empty or param.name in ("self", "cls")
                 assert typed, f"{name}.{function.__name__}({param.name})"
+
+
+def test_kernel_functions_are_an_attribute_of_the_package() -> None:
+    code = "import opplab; assert 'kernel' in dir(opplab); print(opplab.kernel.map_util_perf(448))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "560\n"
