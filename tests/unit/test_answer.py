@@ -137,6 +137,17 @@ def test_the_next_step_of_a_file_that_compares_nothing_is_in_the_file(load: Path
     assert "b: energy" in done.stdout
 
 
+def test_unlike_work_is_said_without_energy_too(tmp_path: Path) -> None:
+    """Where energy is unknown, response times of runs that did unlike work were compared. Method: the Parquet file."""
+    task = {"loop": -1, "run": 9000, "timer": {"ref": "unique", "period": 16000}}
+    (tmp_path / "busy.json").write_text(json.dumps({"tasks": {"a": task}}))
+    how = ("-m", "kaby-lake-i7-7500u", "--governor", "performance", "--vs", "max_perf_pct=30", "--seconds", "1")
+    done = run("run", str(tmp_path / "busy.json"), *how, "-o", str(tmp_path / "out"), "--no-report")
+    results = pl.read_parquet(tmp_path / "out/results.parquet").filter(metric="work_done")
+    base, other = (of["value"].mean() for of in results.partition_by("policy", maintain_order=True))
+    assert f"does {100 * (1 - other / base):.3g} % less work than performance" in " ".join(done.stdout.split())
+
+
 def test_a_load_beside_a_benchmark_has_what_it_has_alone(tmp_path: Path) -> None:
     """Goal: in an answer with benchmarks, too, what a load misses stands in its columns and in the sentence."""
     task = {"instance": 3, "loop": -1, "run": 9000, "timer": {"ref": "unique", "period": 16000}}

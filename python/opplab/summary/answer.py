@@ -621,8 +621,9 @@ def _columns(units: Mapping[str, tuple[str, str]], cases: Mapping[tuple[Point, s
     # Programs without a metric of their own, which may stand beside benchmarks.
     plain = [run for run in every_run if not any(metric in run for metric in benchmark)]
     rate = ["rate"] if cut or any(run.get("rate") for run in plain) else []
-    power = metrics.POWER_AT_PACE if metrics.POWER_AT_PACE in known else "power"
-    wanted = [*own, *rate, "energy", power, ENERGY_PER_WORK]
+    # Power of the start of tasks and of their loops is no answer where there is that of the loops.
+    starts = [] if all(run.get(metrics.POWER_AT_PACE) for run in every_run) else ["power"]
+    wanted = [*own, *rate, "energy", *starts, metrics.POWER_AT_PACE, ENERGY_PER_WORK]
     if any(run.get("activations") for run in plain):
         # The time from a timer to the end of the work holds the wake-up, and is what the deadline is about.
         lost = any(run.get("lost_resumes") for run in plain)
@@ -756,7 +757,11 @@ def _lost(answer: Answer, compared: Sequence[Line], sure: Sureness | None) -> li
     for one in compared:
         if one.no_work:
             work_done.append((-math.inf, one, f"does none of the work that {one.base} does"))
-        elif answer._first(one) == ENERGY_PER_WORK and one.work is not None and abs(work := one.work.value) >= APART:
+        elif (
+            answer._first(one) in (ENERGY_PER_WORK, *WAITS)
+            and one.work is not None
+            and abs(work := one.work.value) >= APART
+        ):
             unsure = "" if one.work.certainty.is_clear else f", {one.work.certainty.words}"
             does = f"does {abs(work):.3g} % {'more' if work > 0 else 'less'} work than {one.base}{unsure}"
             work_done.append((work, one, does))
