@@ -429,8 +429,8 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
             if metric in _OF_PLAIN and about.get(point[1]):
                 continue
             known = {seed: run[metric] for seed, run in runs.items() if run.get(metric) is not None}
-            if (metric == "rate" or metric.startswith(metrics.FRAMES)) and not known:
-                # Of what counts no work, and of a machine without a GPU.
+            if (metric in ("rate", metrics.POWER_AT_PACE) or metric.startswith(metrics.FRAMES)) and not known:
+                # Of what counts no work, has no pace, or runs on a machine without a GPU.
                 continue
             unit, better = units[metric]
             values[metric] = mean_of([float(one) for one in known.values()], better, unit) if known else None  # type: ignore[arg-type]
