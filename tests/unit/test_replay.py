@@ -199,6 +199,25 @@ def test_clocks_between_the_machines_points_are_named(lisa: str) -> None:
     assert "operating points" not in replay(lisa, "--machine", "juno-r0", "--mode", "open").output
 
 
+def test_recorded_work_is_by_the_clock_that_was_recorded(tmp_path: Path) -> None:
+    """A clock between two operating points counted as the next higher one: the work was 60 % too much.
+
+    Method: the same events at another clock have work in proportion to it.
+    """
+    run_of = simulate(
+        "juno-r2", Workload.periodic(6, run_us=2000, period_us=16000), Policy(governor="powersave"), seconds=1
+    )
+    run_of.to_trace(tmp_path / "run.txt")
+    lines = (tmp_path / "run.txt").read_text().replace("state=450000 cpu_id", "state=500000 cpu_id")
+    (tmp_path / "between.txt").write_text(lines)
+    work_us = []
+    for name in ("run.txt", "between.txt"):
+        done = answered("trace", "to-rtapp", tmp_path / name, "-m", "juno-r2", "--task", "periodic0-0")
+        phases = json.loads(done.stdout)["tasks"]["periodic0-0"]["phases"].values()
+        work_us.append(sum(phase["loop"] * phase["run0"] for phase in phases))
+    assert work_us[1] / work_us[0] == pytest.approx(500 / 450, rel=0.01)
+
+
 def test_a_table_marks_what_says_nothing(lisa: str) -> None:
     result = replay(lisa, "--machine", "juno-r0", "--governor", "performance", "--mode", "open")
     assert result.exit_code == 0, result.output
