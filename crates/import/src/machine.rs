@@ -561,8 +561,10 @@ impl Maker<'_> {
             return khz;
         }
         // The registers are of the big cores, whatever CPU they are read on.
-        let by_register =
-            self.facts.cpus.keys().find_map(|&other| msr::base_khz(self.facts, if is_small { other } else { cpu }));
+        let by_register = match is_small {
+            true => self.facts.cpus.keys().find_map(|&other| msr::base_khz(self.facts, other)),
+            false => msr::base_khz(self.facts, cpu),
+        };
         if let Some((khz, address)) = by_register {
             if !is_small {
                 self.mark("cluster.base_khz", &format!("msr.{address:#x}"));
