@@ -106,8 +106,10 @@ def test_the_names_that_explain_offers_are_taken(folder: Path) -> None:
     ]
     with pytest.raises(InputError, match="such as `juno-r2 b load #0`"):
         opplab.explain("own.toml:b load #0", why_slow=True, machine=opplab.Machine.load("pixel6"))
-    with pytest.raises(InputError, match=r"no case is called `pixel`.*such as `pixel6 a load #0`"):
+    with pytest.raises(InputError, match=r"4 cases are called `pixel`.*such as `pixel6 a load #0`"):
         find_case("own.toml:pixel")
+    case = json.loads(find_case("own.toml:pix b lo #0").to_json())
+    assert (case["machine"]["name"], case["policy"]["governor"]) == ("pixel6", "performance"), "parts that only it has"
 
 
 def test_a_label_that_begins_another_is_found(folder: Path) -> None:
