@@ -622,3 +622,24 @@ def test_events_of_any_kind_begin_and_end_running(tmp_path: Path) -> None:
     for signals in (trace.signals(), trace.signals(opplab.Machine.load("juno-r2"))):
         running = signals.task_summary().select("pid", "running_ns")
         assert dict(running.iter_rows()) == {7: 1_000_000_000, 8: 100_000_000}
+
+
+def test_a_snapshot_of_other_cpus_is_no_machine_of_a_trace(tmp_path: Path) -> None:
+    """`trace signals` was refused beside one, although nobody had asked for its machine.
+
+    Method: the signals are those without a snapshot; the machine that is asked for is refused.
+    """
+    text = shared("traces/x86-612-xeon16-any1-schedutil-pingpong/sysfs_before.txt").read_text()
+    alone, beside = tmp_path / "alone", tmp_path / "beside"
+    work = opplab.Workload.periodic(2, run_us=2000, period_us=16000)
+    run_of = opplab.simulate("juno-r2", work, opplab.Policy(), seconds=0.1)
+    for folder in (alone, beside):
+        folder.mkdir()
+        run_of.to_trace(folder / "trace.dat")
+    (beside / "sysfs_before.txt").write_text(text)
+    traces = [opplab.read_trace(folder) for folder in (alone, beside)]
+    summaries = [trace.signals().task_summary() for trace in traces]
+    assert summaries[0].equals(summaries[1])
+    assert any("(the trace has 6 CPUs, machine beside has 2)" in note for note in traces[1].notes), traces[1].notes
+    with pytest.raises(opplab.errors.InputError, match="the trace has 6 CPUs"):
+        traces[1].signals("auto")
