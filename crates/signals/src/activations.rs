@@ -1,7 +1,7 @@
 //! Activations: from a task's wake-up to its next sleep, how long it waited, ran, and took.
 //!
-//! A wake-up of a task that has not slept yet belongs to the activation that is under way; a simulated run says where one that is
-//! late ends, and the next begins there. What a task's period or deadline is, is not decided here.
+//! A wake-up of a task that has not slept yet belongs to the activation that is under way; a simulated run marks where one that
+//! is late ends, and the next begins there. What a task's period or deadline is, is not decided here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -25,7 +25,7 @@ pub struct Activation {
     pub cpu: u32,
     /// How often it was taken off its CPU while it could have run on.
     pub preemptions: u32,
-    /// The run says that it ended after the next one was due.
+    /// By a mark of the run it ended after the next one was due.
     pub late: bool,
 }
 

@@ -87,7 +87,7 @@ struct Times {
     waits_ns: Vec<u64>,
     /// Wake-up and response time.
     activations: Vec<(u64, u64)>,
-    /// Of these, the response times of those that the run says were late.
+    /// Of these, the response times of those that a run marks as late.
     late_ns: Vec<u64>,
     /// Of the one that is under way at the end: how long it has taken.
     under_way_ns: Option<u64>,
@@ -152,7 +152,7 @@ impl Times {
         if given_ns.is_some() {
             self.late_ns.clear();
         }
-        // Those that the run says, and others by the deadline.
+        // Those that a run marks, and others by the deadline.
         let over = |deadline: u64| self.activations.iter().filter(|(_, response)| *response > deadline).count() as u64;
         let told = |deadline: u64| self.late_ns.iter().filter(|&&response| response <= deadline).count() as u64;
         let missed = deadline_ns.map(|deadline| over(deadline) + told(deadline));

@@ -26,7 +26,7 @@ def fingerprint(benchmark: str) -> str:
 
 
 def is_of_today(data: Mapping[str, Any]) -> bool:
-    """Report whether a calibration is of its model's present form, as far as it says."""
+    """Report whether a calibration is of its model's present form, or names none."""
     known = data.get("fit", {}).get("model")
     return known is None or bool(known == fingerprint(str(data.get("benchmark"))))
 

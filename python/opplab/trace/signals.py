@@ -141,7 +141,7 @@ def _with_deadlines(table: pl.DataFrame, deadlines: pl.DataFrame) -> pl.DataFram
     """Add the time to the task's next wake-up, the deadline, and whether it was missed."""
     to_next = (pl.col("time_ns").shift(-1) - pl.col("time_ns")).over("pid").alias("period_ns")
     table = table.sort("pid", "time_ns").with_columns(to_next).join(deadlines, on="pid", how="left")
-    # A run's own trace says which are late.
+    # A run's own trace marks those that are late.
     missed = (pl.col("late") | (pl.col("response_ns") > pl.col("deadline_ns"))).alias("missed")
     table = table.with_columns(missed).drop("late")
     # Of what is under way at the end only the start is known.
