@@ -11,6 +11,7 @@ import pytest
 import opplab
 import opplab.catalog
 from opplab import results
+from opplab.agreement.verify import _sweep
 from opplab.errors import FormatError, InputError
 from opplab.sweep.confidence import paired_half
 from opplab.sweep.runner import Until, run_cases
@@ -75,6 +76,20 @@ def test_command_and_status(stopped: pl.DataFrame, tmp_path: Path) -> None:
     assert f"0 left, 0 failed, {spared} not needed" in said
     rows = json.loads(subprocess.run([*status, "--format", "json"], capture_output=True, check=True).stdout)
     assert Counter(row["state"] for row in rows) == {"finished": 36 * 8 - spared, "not needed": spared}
+
+
+def test_verify_published_runs_what_until_asks_for(tmp_path: Path) -> None:
+    """It ran all iterations of an experiment whose file stops earlier.
+
+    Method: an interval that any runs reach leaves the fewest iterations of each point.
+    """
+    text = Path(opplab.catalog.find("experiment", "juno-eas")).read_text()
+    file = tmp_path / "mine.toml"
+    file.write_text(text.replace("baseline =", 'until = { ci = "99%", min = 2 }\nbaseline ='))
+    experiment = opplab.Experiment.load(file, iterations=4, seconds=0.05)
+    swept = _sweep(experiment, tmp_path / "swept", False, 1, False)
+    ran = results.read(tmp_path / "swept").select("policy", "benchmark", "param", "iteration").n_unique()
+    assert swept.cases == swept.finished == ran == len(experiment.cases) // 2
 
 
 def test_file_and_its_mistakes(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import pytest
 from opplab import Policy, Workload, simulate
 from opplab.agreement import calibration
 from opplab.errors import InputError
+from opplab.simulation.fitted import fingerprint
+from opplab.sweep.experiments import Experiment
 
 from calls import called
 
@@ -107,3 +109,27 @@ def test_the_constants_of_a_machine_have_the_fits_on_it() -> None:
         wanted = [row for row in everything if row["where"] == machine or row["where"].endswith(f"@{machine}")]
         assert wanted
         assert calibration.show(machine) == wanted
+
+
+def test_a_fit_of_a_model_that_has_changed_since_is_the_start_of_the_next(experiment: Path) -> None:
+    """It was refused with `opplab calibrate` as the remedy, and `opplab calibrate` refused it, too.
+
+    Method: a file of another model, with a constant that there is no more.
+    """
+    old = 'benchmark = "hackbench"\nmachine = "skylake-8x-uma"\n[values]\nsend_cycles = 9000\ngone = 3\n'
+    stale = experiment.with_name("old.toml")
+    stale.write_text(f'format = 1\n{old}[fit]\nresidual_percent = 1.0\nmodel = "000000000000"\n', encoding="utf-8")
+    text = experiment.read_text(encoding="utf-8")
+    experiment.write_text(
+        text.replace("groups = [1, 2]", 'groups = [1, 2]\ncalibration = "old.toml"'), encoding="utf-8"
+    )
+    with pytest.raises(InputError):
+        Experiment.load(experiment)
+    tried: list[int] = []
+    rows = "parameter,value\ngroups=1,1\n"
+    made = fit(experiment, rows, only=[], progress=lambda values, _: tried.append(values["send_cycles"]))
+    assert tried[0] in (4500, 9000), "the last fit's value, or half of it: the bracket's ends"
+    assert "gone" not in made.values
+    assert f'model = "{fingerprint("hackbench")}"' in calibration.to_toml(made)
+    with pytest.raises(InputError, match="has changed since its last fit, so that all its constants are fitted"):
+        fit(experiment, rows)

@@ -331,6 +331,19 @@ def test_the_generic_package_of_an_imported_machine_is_one_of_its_class(dump: Pa
 
 
 @pytest.mark.skipif(not PEPC.exists(), reason="no dumps at ../shared/data/pepc beside the repository")
+def test_a_class_that_nothing_names_is_said_to_be_a_guess() -> None:
+    """A turbostat log has no processor's name: 6 W a package stood there as another source's 2.5 W did."""
+    named = _opplab.import_machine(str(PEPC / "adl0.tar.xz"))[0].to_toml()
+    lines = [line for line in named.splitlines() if not line.startswith(("model_name", "pm_profile"))]
+    assert "class laptop [0.6 .. 7]" in generic_power(named)[1]
+    words = generic_power("\n".join(lines))[1]
+    assert (
+        "6 W a package awake, class laptop or desktop [0.6 .. 52], a guess between the two: no `processor.model_name`"
+        in words
+    )
+
+
+@pytest.mark.skipif(not PEPC.exists(), reason="no dumps at ../shared/data/pepc beside the repository")
 def test_a_two_socket_milan_draws_what_a_like_machine_draws(tmp_path: Path) -> None:
     """Goal: three busy threads on two sockets cost what the measured Rome draws within the range, not 7 W."""
     machine = _opplab.import_machine(str(PEPC / "rome0.tar.xz"))[0].to_toml()

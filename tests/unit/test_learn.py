@@ -68,6 +68,17 @@ def test_who_wakes_whom_and_how_long_each_runs(model: Model) -> None:
     assert (client.threads, client.iowait) == (1, 0.0)
 
 
+def test_a_thread_of_a_pool_is_refused_with_the_name_of_the_pool(tmp_path: Path) -> None:
+    """`t5`, as every listing has it, was no thread of the recording, without a reason."""
+    path = ping_pong(tmp_path / "pair.txt")
+    path.write_text(path.read_text().replace("client", "t5"))
+    with pytest.raises(
+        InputError, match="called `t5`; it is one of the threads that are learnt together as `t`: --task t"
+    ):
+        learn(Trace(path), ["t5"])
+    assert [group.name for group in learn(Trace(path), ["t"]).groups] == ["t"]
+
+
 def test_the_file_is_read_again(model: Model, tmp_path: Path) -> None:
     path = tmp_path / "model.toml"
     path.write_text(to_toml(model), encoding="utf-8")

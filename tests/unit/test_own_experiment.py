@@ -106,8 +106,10 @@ def test_the_names_that_explain_offers_are_taken(folder: Path) -> None:
     ]
     with pytest.raises(InputError, match="such as `juno-r2 b load #0`"):
         opplab.explain("own.toml:b load #0", why_slow=True, machine=opplab.Machine.load("pixel6"))
-    with pytest.raises(InputError, match=r"no case is called `pixel`.*such as `pixel6 a load #0`"):
+    with pytest.raises(InputError, match=r"4 cases are called `pixel`.*such as `pixel6 a load #0`"):
         find_case("own.toml:pixel")
+    case = json.loads(find_case("own.toml:pix b lo #0").to_json())
+    assert (case["machine"]["name"], case["policy"]["governor"]) == ("pixel6", "performance"), "parts that only it has"
 
 
 def test_a_label_that_begins_another_is_found(folder: Path) -> None:
@@ -218,3 +220,14 @@ def test_a_key_that_rt_app_reads_over_is_named(tmp_path: Path) -> None:
     for words in ([str(file)], [str(tmp_path / "jank.json"), "-m", "juno-r2"]):
         done = answered("run", *words, "-o", tmp_path / "out", "--replace", "--no-report")
         assert done.output.count("jank.json:1:33: rt-app reads no `uclamp_max` in a task: it has no effect") == 1
+
+
+def test_a_key_that_no_group_has_is_refused_with_those_that_it_has(folder: Path) -> None:
+    """Far from each key it was refused without the names of any."""
+    for key, words in (
+        ("quota", r"unknown key `quota` \(known: name, weight, .*burst_us.*\)"),
+        ("weigt", "did you mean `weight`"),
+    ):
+        (folder / "own.toml").write_text(f'{TEXT}[[group]]\nname = "/a"\n{key} = 3\n')
+        with pytest.raises(InputError, match=words):
+            opplab.Experiment.load(folder / "own.toml")

@@ -223,10 +223,17 @@ impl Maker<'_> {
         let cpufreq = self.driver();
         let turbo_freq_ratio = facts.turbo_freq_ratio();
         // Without a turbo ratio in the registers the kernel stays without invariance.
-        let counts = facts.flags.iter().any(|flag| flag == "aperfmperf") && turbo_freq_ratio != Some(0);
-        let invariance = if counts {
+        use DriverKind as D;
+        let of_x86 = matches!(cpufreq.driver.kind, D::Acpi | D::Amd(_) | D::IntelActive | D::IntelPassive);
+        let is_x86 = self.is_x86() || of_x86 && facts.policies.values().any(|policy| policy.driver.is_some());
+        let no_flags = is_x86 && facts.flags.is_empty();
+        if no_flags && turbo_freq_ratio != Some(0) {
+            self.default("invariance", "counters: the source has no flags of the CPUs (aperfmperf), assumed");
+        }
+        let has_counters = no_flags || facts.flags.iter().any(|flag| flag == "aperfmperf");
+        let invariance = if has_counters && turbo_freq_ratio != Some(0) {
             InvarianceSource::CountersAtTick
-        } else if !facts.scales_frequency || self.is_x86() && !facts.flags.is_empty() {
+        } else if !facts.scales_frequency || is_x86 {
             InvarianceSource::Absent
         } else {
             InvarianceSource::FreqChange
@@ -561,8 +568,10 @@ impl Maker<'_> {
             return khz;
         }
         // The registers are of the big cores, whatever CPU they are read on.
-        let by_register =
-            self.facts.cpus.keys().find_map(|&other| msr::base_khz(self.facts, if is_small { other } else { cpu }));
+        let by_register = match is_small {
+            true => self.facts.cpus.keys().find_map(|&other| msr::base_khz(self.facts, other)),
+            false => msr::base_khz(self.facts, cpu),
+        };
         if let Some((khz, address)) = by_register {
             if !is_small {
                 self.mark("cluster.base_khz", &format!("msr.{address:#x}"));

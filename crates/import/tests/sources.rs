@@ -791,6 +791,22 @@ fn a_server_that_names_itself_is_no_x86() {
     assert!(check::check(None, &machine, &report).iter().any(|finding| finding.check == "invariance"));
 }
 
+/// Goal: a kernel of x86 follows the clock by counters or not at all; a snapshot without /proc/cpuinfo followed each change of it.
+#[test]
+fn a_snapshot_of_x86_without_flags_has_counters_by_assumption() {
+    let policy = "sys/devices/system/cpu/cpufreq/policy0";
+    let [table, driver] = ["scaling_available_frequencies", "scaling_driver"].map(|name| format!("{policy}/{name}"));
+    for (name, invariance) in
+        [("acpi-cpufreq", InvarianceSource::CountersAtTick), ("scmi", InvarianceSource::FreqChange)]
+    {
+        let files = [ONE_POLICY[0], ONE_POLICY[1], (&table, "2000000 1000000 "), (&driver, name)];
+        let made = try_tree("flagless", &files).expect("it is a machine");
+        assert_eq!(made.machine.invariance, invariance);
+        let assumed = made.machine.sources.iter().any(|(key, words)| key == "invariance" && words.contains("assumed"));
+        assert_eq!(assumed, invariance == InvarianceSource::CountersAtTick, "{name}");
+    }
+}
+
 /// Goal: each kernel's names and units of one energy model, with the costs that each forms, are the same watts.
 #[test]
 fn energy_models_of_all_kernels_are_the_same_watts() {

@@ -78,7 +78,7 @@ impl Fault {
         let is_number = !name.is_empty() && name.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | 'v'));
         let suggestion = if is_number { None } else { nearest(name, valid.iter().copied()).map(String::from) };
         let mut message = format!("unknown {what} `{}`", shorten(name));
-        if suggestion.is_none() && !valid.is_empty() && valid.len() <= 12 {
+        if suggestion.is_none() && !valid.is_empty() && valid.len() <= 16 {
             message.push_str(&format!(" (known: {})", valid.join(", ")));
         }
         Self { at, message, suggestion }

@@ -315,11 +315,6 @@ impl Machine {
         self.possible_khz(cluster).map(|khz| self.clock_power(cluster, khz))
     }
 
-    /// The clock of a cluster that was seen as `khz`: where it can be no other one, the OPP that reaches it.
-    pub fn clock_khz(&self, cluster: &Cluster, khz: u32) -> u32 {
-        if self.runs_at_opps_only(cluster) { cluster.opp_for(khz).khz } else { khz }
-    }
-
     /// The clusters whose power is not known.
     pub fn unknown_power(&self) -> Vec<&str> {
         self.clusters.iter().filter(|cluster| !cluster.has_power()).map(|cluster| cluster.name.as_str()).collect()

@@ -258,7 +258,9 @@ pub(crate) fn trace_signals<'py>(
     ];
     table(py, &dict, "waits", &columns)?;
     let mut deadlines = deadlines(&activations.all, &known);
-    let unjudged = activations.mostly_awake().into_iter().filter(|pid| !deadlines.contains_key(pid));
+    let is_told = |pid: &i32| known.given_ns.is_none() && activations.all.iter().any(|one| one.pid == *pid && one.late);
+    let unjudged = activations.mostly_awake().into_iter();
+    let unjudged = unjudged.filter(|pid| !deadlines.contains_key(pid) && !is_told(pid));
     dict.set_item("unjudged", unjudged.collect::<Vec<_>>())?;
     let by_period =
         activations.of_deadline_class.iter().filter(|&pid| known.of(*pid).is_none() && deadlines.contains_key(pid));
@@ -279,6 +281,10 @@ pub(crate) fn trace_signals<'py>(
         ("response_ns", times(|one| one.end_ns.saturating_sub(one.woken_ns))),
         ("ended", (0..all.len()).map(|index| index < nr_ended).collect::<Vec<_>>().into_pyarray(py).into_any()),
         ("preemptions", all.iter().map(|one| one.preemptions).collect::<Vec<_>>().into_pyarray(py).into_any()),
+        (
+            "late",
+            all.iter().map(|one| one.late && known.given_ns.is_none()).collect::<Vec<_>>().into_pyarray(py).into_any(),
+        ),
     ];
     table(py, &dict, "activations", &columns)?;
     let columns = [

@@ -90,6 +90,11 @@ pub enum What {
         task: TaskIdx,
         slack_ns: i64,
     },
+    /// Of a run's own trace: an activation that ends after the next one was due.
+    Late {
+        task: TaskIdx,
+        late_ns: u64,
+    },
     /// The scheduler calls the governor of `cpu`, where the trace has a probe on that.
     UpdateUtil {
         cpu: u32,
@@ -520,6 +525,7 @@ impl Builder {
                 }
                 What::Fork { child }
             }
+            SchedEvent::Late { pid, late_ns } => What::Late { task: self.thread(pid), late_ns },
             SchedEvent::Exit { pid, .. } => What::Exit { task: self.thread(pid) },
             SchedEvent::Frequency { cpu, khz } => What::Frequency { cpu: cpu & CPU_MASK, freq_khz: khz },
             SchedEvent::Idle { cpu, state } => What::Idle { cpu: cpu & CPU_MASK, state },
@@ -717,6 +723,7 @@ impl Events {
                     let state = u64::from(left != Left::Runnable);
                     activations.switch(ev.cpu, ev.time_ns, pid(prev), state, pid(next));
                 }
+                What::Late { task, late_ns } => activations.late(pid(task), ev.time_ns, late_ns),
                 _ => {}
             }
         }

@@ -518,15 +518,15 @@ impl Measured {
     }
 }
 
-/// The policies, those of one kind of CPU in the order of their busy times (then of their mean frequencies, which may all be
-/// the same): which of several equal CPUs a task finds idle first is chance.
+/// The policies, those of one kind of CPU in the order of their busy times (then of the times that their clocks are known for, and
+/// of their mean frequencies, which may all be the same): which of several equal CPUs a task finds idle first is chance.
 pub fn alike(measured: &Measured) -> Vec<&PolicyTimes> {
     let mut policies: Vec<&PolicyTimes> = measured.policies.iter().collect();
     let mut start = 0;
     while start < policies.len() {
         let (kind, first) = (&policies[start].freq_khz, start);
         start += policies[start..].iter().take_while(|policy| policy.freq_khz == *kind).count();
-        policies[first..start].sort_by_key(|policy| (policy.all_busy_ns(), policy.mean_khz()));
+        policies[first..start].sort_by_key(|policy| (policy.all_busy_ns(), policy.from_ns, policy.mean_khz()));
     }
     policies
 }
@@ -586,6 +586,10 @@ mod tests {
         };
         assert_eq!(of([policy(0, 900, 200), policy(1, 500, 180), policy(2, 0, 190)]), [2, 1, 0]);
         assert_eq!(of([policy(0, 700, 199), policy(1, 400, 200), policy(2, 0, 200)]), [2, 1, 0]);
+        // Idle ones are of the same time in both columns of an open loop, whatever their clocks are in one.
+        let late = |khz: u64| PolicyTimes { from_ns: Some(500), ..policy(1, 0, khz) };
+        assert_eq!(of([policy(0, 0, 150), late(200), policy(2, 900, 200)]), [0, 1, 2]);
+        assert_eq!(of([policy(0, 0, 150), late(100), policy(2, 900, 200)]), [0, 1, 2]);
     }
 
     /// Goal: means are means of ranks, not of names. Method: two runs of two equal policies that swap places.

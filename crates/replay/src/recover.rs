@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   task a   ==run==| asleep |==run==========|            Run w, Timer p, Run w, SemPost b, Run w, ...
-//!                            ^ timer    |                 work is running time x speed at that time
+//!                            ^ timer    |                 work is running time x clock at that time
 //!                                       v waking b
 //!   task b   ------ asleep -------------|==run==|         SemWait, Run w, ...
 //! ```
@@ -328,8 +328,7 @@ impl<'a> Reader<'a> {
             ns
         } else {
             let reference = cluster.reference_khz();
-            let khz = machine.clock_khz(cluster, freq_khz);
-            let scale = u128::from(khz) * u128::from(cluster.capacity);
+            let scale = u128::from(freq_khz) * u128::from(cluster.capacity);
             (u128::from(ns) * scale / (u128::from(reference) * 1024)) as u64
         };
         history.work_ns += work;

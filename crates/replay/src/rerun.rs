@@ -318,7 +318,8 @@ impl Replay {
                     ));
                     Some(first.to_owned())
                 });
-                let recorded = Recorded { governor, driver, sysfs: sysfs_of(&files), ..recorded.clone() };
+                let (sysfs, cpuinfo) = (sysfs_of(&files), files.text("cpuinfo.txt").unwrap_or_default());
+                let recorded = Recorded { governor, driver, sysfs, cpuinfo, ..recorded.clone() };
                 let mut setup = Setup::of_machine(machine, &events, &recorded)?;
                 setup.notes.extend(notes);
                 // Without a snapshot there is no other answer, and the costs are all that is known.

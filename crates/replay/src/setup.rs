@@ -73,6 +73,21 @@ pub struct Recorded {
     pub half_life_ms: Option<u32>,
     /// Snapshots of its sysfs before and after it, beside a machine that is not made of them.
     pub sysfs: [String; 2],
+    /// Its `/proc/cpuinfo`, beside such a machine.
+    pub cpuinfo: String,
+}
+
+/// Whether a `/proc/cpuinfo` is of x86 without APERF and MPERF.
+fn lacks_counters(cpuinfo: &str) -> bool {
+    let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'));
+    flags.is_some_and(|(_, flags)| flags.split_whitespace().all(|flag| flag != "aperfmperf"))
+}
+
+/// Frequency invariance: x86 without APERF and MPERF has none.
+fn without_counters(machine: &mut Machine, policy: &mut Policy) {
+    machine.invariance = InvarianceSource::CountersAtTick;
+    policy.invariance = "none".into();
+    policy.freq_max = "max_P".into();
 }
 
 impl Recorded {
@@ -344,6 +359,9 @@ impl Setup {
                  its distance is between the two"
             ));
         }
+        if lacks_counters(&recorded.cpuinfo) {
+            without_counters(&mut machine, &mut policy);
+        }
         let governor_known = is_stated || recorded.governor.is_some();
         let (start_khz, known_from_ns) = clocks_at_start(&machine, events, &recorded.sysfs);
         let switch_ns = machine.costs.context_switch_ns;
@@ -474,11 +492,8 @@ impl Setup {
                 files.place("trace.dat")
             )));
         }
-        // Frequency invariance: x86 without APERF and MPERF has none.
         if facts.processor.is_some() && !has("aperfmperf") {
-            machine.invariance = InvarianceSource::CountersAtTick;
-            policy.invariance = "none".into();
-            policy.freq_max = "max_P".into();
+            without_counters(&mut machine, &mut policy);
         }
 
         // Costs, from the recording itself.

@@ -22,6 +22,7 @@ use crate::idle_states::IdleStates;
 
 /// The events that the signals follow from, beside those of energy.
 const EVENTS: &[&str] = &[
+    "activation",
     "arch_set_freq_scale",
     "hrtimer_expire_entry",
     MOVES[0],

@@ -1,7 +1,7 @@
 //! Activations: from a task's wake-up to its next sleep, how long it waited, ran, and took.
 //!
-//! A wake-up of a task that has not slept yet belongs to the activation that is under way. What a task's period or deadline is, is
-//! not decided here.
+//! A wake-up of a task that has not slept yet belongs to the activation that is under way; a simulated run marks where one that
+//! is late ends, and the next begins there. What a task's period or deadline is, is not decided here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -25,6 +25,8 @@ pub struct Activation {
     pub cpu: u32,
     /// How often it was taken off its CPU while it could have run on.
     pub preemptions: u32,
+    /// By a mark of the run it ended after the next one was due.
+    pub late: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +34,17 @@ struct Open {
     activation: Activation,
     started: bool,
     running_since: Option<u64>,
+    /// It began where a late one ended.
+    follows: bool,
+}
+
+impl Open {
+    fn new(pid: i32, now: u64) -> Self {
+        let (start_ns, end_ns) = (now, now);
+        let activation =
+            Activation { pid, woken_ns: now, start_ns, end_ns, running_ns: 0, cpu: 0, preemptions: 0, late: false };
+        Self { activation, started: false, running_since: None, follows: false }
+    }
 }
 
 /// Collects the activations that begin and end within the trace; feed it with events in time order as a [`SchedSink`].
@@ -98,9 +111,7 @@ impl Activations {
 
     fn opens(&mut self, pid: i32, now: u64) {
         self.wakes(pid, now);
-        let fresh =
-            Activation { pid, woken_ns: now, start_ns: now, end_ns: now, running_ns: 0, cpu: 0, preemptions: 0 };
-        let open = self.open.entry(pid).or_insert(Open { activation: fresh, started: false, running_since: None });
+        let open = self.open.entry(pid).or_insert(Open::new(pid, now));
         // Simulated switches happen at the instant of the wake-up; which is written first depends on the CPUs.
         if self.running.remove(&pid) == Some(now) {
             (open.started, open.running_since) = (true, Some(now));
@@ -147,6 +158,17 @@ impl Activations {
 }
 
 impl Activations {
+    /// The running task ends an activation so long after the next one was due. Where it slept since then, the sleep ended it.
+    pub fn late(&mut self, pid: i32, now: u64, late_ns: u64) {
+        let goes_on = |open: &&mut Open| open.follows || open.activation.woken_ns < now.saturating_sub(late_ns);
+        let Some(open) = self.open.get_mut(&pid).filter(goes_on) else { return };
+        let Some(since) = open.running_since.replace(now) else { return };
+        let ran_ns = open.activation.running_ns + now.saturating_sub(since);
+        self.all.push(Activation { end_ns: now, running_ns: ran_ns, late: true, ..open.activation });
+        let cpu = open.activation.cpu;
+        (open.activation, open.follows) = (Activation { cpu, ..Open::new(pid, now).activation }, true);
+    }
+
     /// A task runs on its CPU no more, although no switch shows it: when the activation under way ended is not known.
     fn lost(&mut self, pid: i32, woken_ns: Option<u64>) {
         self.open.remove(&pid);
@@ -169,6 +191,7 @@ impl SchedSink for Activations {
             }
             SchedEvent::Waking { task } | SchedEvent::Wakeup { task, .. } => self.wakeup(task.pid, event.time_ns),
             SchedEvent::Lost { pid, woken_ns, .. } => self.lost(pid, woken_ns),
+            SchedEvent::Late { pid, late_ns } => self.late(pid, event.time_ns, late_ns),
             SchedEvent::Mark { text } => {
                 let stated = setting(text, "dl_deadline_ns").and_then(|(pid, ns)| Some((pid, ns.parse().ok()?)));
                 self.stated_ns.extend(stated);
@@ -207,6 +230,7 @@ mod tests {
             running_ns: 40_000,
             cpu: 0,
             preemptions: 1,
+            late: false,
         };
         // Task 8's wake-up is not in the trace; the second of task 7 does not end.
         assert_eq!(activations.all, [expected]);

@@ -133,6 +133,11 @@ pub enum SchedEvent<'e> {
         cluster: u32,
         state: Option<usize>,
     },
+    /// Of simulated runs: `pid` ends an activation so long after the next one was due, and goes on with that.
+    Late {
+        pid: i32,
+        late_ns: u64,
+    },
     /// A probe on a governor's `update_util_data` hook: its arguments under the kernel's names; `cpu`: of simulated runs, whose it is.
     UpdateUtil {
         cpu: Option<u32>,
@@ -286,6 +291,10 @@ fn look_up(schema: &Schema) -> (Decode, Places<7>) {
         "cluster_idle" => {
             (&["cluster", "state"], |f| Some(E::ClusterIdle { cluster: f.cpu(0)?, state: entered(f.int(1)?) }))
         }
+        "activation" => (&["pid", "slack"], |f| {
+            let slack_ns = f.int(1)?;
+            (slack_ns < 0).then_some(E::Late { pid: f.id(0)?, late_ns: slack_ns.unsigned_abs() })
+        }),
         "irq_handler_entry" => (&["name"], |f| Some(E::Irq { name: f.text(0)? })),
         "local_timer_entry" => (&[], |_| Some(E::Timer { tick: false })),
         "hrtimer_expire_entry" => (&["hrtimer", "function"], |f| Some(E::Timer { tick: f.is_tick() })),
@@ -578,6 +587,7 @@ impl Threads {
                 E::Exit { pid, comm }
             }
             E::Free { pid } => E::Free { pid: self.now(pid) },
+            E::Late { pid, late_ns } => E::Late { pid: self.now(pid), late_ns },
             E::Attach { dst_root, dst_id, dst_path, pid } => {
                 E::Attach { dst_root, dst_id, dst_path, pid: self.now(pid) }
             }

@@ -381,10 +381,9 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
     /// The samples' taker, which gets those of the tasks that run at the end, too.
     pub fn into_samples(mut self) -> S {
         let running = self.cpus.iter().filter_map(|rq| rq.curr).map(|place| &self.tasks[place]);
-        let pids: Vec<i32> = running.filter(|task| task.class == Class::Fair).map(|task| task.pid).collect();
-        for sample in pids.into_iter().filter_map(|pid| self.peek_task(pid, self.end_ns)).collect::<Vec<_>>() {
-            self.samples.sample(&sample);
-        }
+        let fair = running.filter(|task| task.class == Class::Fair);
+        let last: Vec<Sample> = fair.filter_map(|task| self.peek_task(task.pid, self.end_ns)).collect();
+        last.iter().for_each(|sample| self.samples.sample(sample));
         self.samples
     }
 

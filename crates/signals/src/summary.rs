@@ -87,6 +87,8 @@ struct Times {
     waits_ns: Vec<u64>,
     /// Wake-up and response time.
     activations: Vec<(u64, u64)>,
+    /// Of these, the response times of those that a run marks as late.
+    late_ns: Vec<u64>,
     /// Of the one that is under way at the end: how long it has taken.
     under_way_ns: Option<u64>,
 }
@@ -121,7 +123,11 @@ impl Latencies {
     /// Takes an activation.
     pub fn activation(&mut self, one: &Activation) {
         let response_ns = one.end_ns.saturating_sub(one.woken_ns);
-        self.tasks.entry(one.pid).or_default().activations.push((one.woken_ns, response_ns));
+        let times = self.tasks.entry(one.pid).or_default();
+        times.activations.push((one.woken_ns, response_ns));
+        if one.late {
+            times.late_ns.push(response_ns);
+        }
     }
 
     /// One row a task, by pid, with what is under way at the end. Without a deadline periodic tasks have their period as one.
@@ -129,12 +135,12 @@ impl Latencies {
         for one in under_way {
             self.tasks.entry(one.pid).or_default().under_way_ns = Some(one.end_ns.saturating_sub(one.woken_ns));
         }
-        self.tasks.into_iter().map(|(pid, times)| (pid, times.finish(known.of(pid)))).collect()
+        self.tasks.into_iter().map(|(pid, times)| (pid, times.finish(known.of(pid), known.given_ns))).collect()
     }
 }
 
 impl Times {
-    fn finish(mut self, deadline_ns: Option<u64>) -> LatencySummary {
+    fn finish(mut self, deadline_ns: Option<u64>, given_ns: Option<u64>) -> LatencySummary {
         self.waits_ns.sort_unstable();
         self.activations.sort_unstable();
         let waits = &self.waits_ns;
@@ -143,13 +149,20 @@ impl Times {
             None => [0; 3],
         };
         let deadline_ns = deadline_ns.or_else(|| period_ns(&self.activations));
-        let late = |deadline: u64| self.activations.iter().filter(|(_, response)| *response > deadline).count() as u64;
+        if given_ns.is_some() {
+            self.late_ns.clear();
+        }
+        // Those that a run marks, and others by the deadline.
+        let over = |deadline: u64| self.activations.iter().filter(|(_, response)| *response > deadline).count() as u64;
+        let told = |deadline: u64| self.late_ns.iter().filter(|&&response| response <= deadline).count() as u64;
+        let missed = deadline_ns.map(|deadline| over(deadline) + told(deadline));
+        let missed = missed.or((!self.late_ns.is_empty()).then_some(self.late_ns.len() as u64));
         let is_due = deadline_ns.is_some_and(|deadline| self.under_way_ns.is_some_and(|so_far| so_far > deadline));
         LatencySummary {
             wakeups: waits.len() as u64,
             waits_ns,
             activations: self.activations.len() as u64 + u64::from(is_due),
-            missed: deadline_ns.map(|deadline| late(deadline) + u64::from(is_due)),
+            missed: missed.map(|missed| missed + u64::from(is_due)),
         }
     }
 }
@@ -246,7 +259,7 @@ mod tests {
     }
 
     fn one(woken_ns: u64, end_ns: u64) -> Activation {
-        Activation { pid: 7, woken_ns, start_ns: 0, end_ns, running_ns: 0, cpu: 0, preemptions: 0 }
+        Activation { pid: 7, woken_ns, start_ns: 0, end_ns, running_ns: 0, cpu: 0, preemptions: 0, late: false }
     }
 
     #[test]

@@ -26,7 +26,7 @@ from opplab.comparison import published
 from opplab.errors import InputError
 from opplab.files import csv_rows, read_text, toml_of
 from opplab.simulation.cases import Case, Measured
-from opplab.simulation.fitted import fingerprint
+from opplab.simulation.fitted import fingerprint, is_of_today
 from opplab.sweep.confidence import estimate
 from opplab.sweep.experiments import Experiment
 from opplab.sweep.runner import run_cases
@@ -214,7 +214,7 @@ def fit(
         Called with the constants and their distance.
     """
     name, label = experiment_of(benchmark, machine) if experiment is None else _in_file(experiment, benchmark)
-    first = Experiment.load(name, iterations=1)
+    first = Experiment.load(name, iterations=1, refit=True)
     entry = next(
         (one for one in first.compare if label in one["workloads"] and one["calibration"]),
         next((one for one in first.compare if label in one["workloads"]), None),
@@ -249,6 +249,11 @@ def fit(
     if not free:
         known = ", ".join(param["name"] for param in constants(benchmark)) or "none"
         raise InputError(f"there is nothing to fit: the constants of {benchmark} are {known}")
+    last = first.fits.get(first.workloads[label].get("calibration", ""))
+    if only and last and not is_of_today(toml_of(last, name)):
+        raise InputError(
+            f"the model of {benchmark} has changed since its last fit, so that all its constants are fitted"
+        )
     made = Fit(benchmark, machine, name, policy, f"{target.source}, {called}", {}, left_out=left_out)
     found: dict[tuple[int, ...], dict[str, list[float]]] = {}
 
@@ -256,7 +261,7 @@ def fit(
         key = tuple(constants.values())
         if key not in found:
             params = {(label, one): value for one, value in constants.items()}
-            tried = Experiment.load(name, iterations=seeds, params=params)
+            tried = Experiment.load(name, iterations=seeds, params=params, refit=True)
             own = (on, policy, label)
             cases = [case for case in tried.cases if (case.machine, case.policy, case.benchmark) == own]
             found[key] = _simulate(cases, wanted, entry["simulated"], jobs)
@@ -311,7 +316,7 @@ def _last(experiment: Experiment, label: str) -> dict[str, int | str]:
     workload = experiment.workloads[label]
     if "calibration" not in workload:
         return {}
-    values: dict[str, int | str] = catalog.table("calibration", workload["calibration"])["values"]
+    values: dict[str, int | str] = toml_of(experiment.fits[workload["calibration"]], workload["calibration"])["values"]
     return values
 
 

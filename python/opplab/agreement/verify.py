@@ -122,7 +122,9 @@ def _sweep(experiment: Experiment, folder: Path, quick: bool, jobs: int, score_o
                 if store.create(experiment.manifest(), replace=True):
                     click.echo(f"opplab: {folder} held results of another build; they are made anew", err=True)
                 with progress(len(cases)) as shown:
-                    tally = run_cases(cases, store, jobs=jobs, progress=shown, retry_failed=True)
+                    tally = run_cases(
+                        cases, store, jobs=jobs, until=experiment.until, progress=shown, retry_failed=True
+                    )
             except KeyboardInterrupt:
                 done = len(store.finished() & {case.hash for case in cases})
                 click.echo(f"opplab: interrupted; {done} of {len(cases)} cases of {experiment.name} are kept", err=True)
@@ -134,7 +136,9 @@ def _sweep(experiment: Experiment, folder: Path, quick: bool, jobs: int, score_o
         results = store.merge(hashes)
         finished = len(store.finished().intersection(hashes))
         cells = [] if results.is_empty() else cells_of(experiment, results, rows)
-        return _Swept(experiment, cells, time.monotonic() - start, problems, len(cases), finished)
+        # With `until` those that were not needed are not missing.
+        wanted = len(cases) if experiment.until is None else finished + len(problems)
+        return _Swept(experiment, cells, time.monotonic() - start, problems, wanted, finished)
 
 
 def _print(board: dict[str, Any]) -> None:

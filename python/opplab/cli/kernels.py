@@ -206,7 +206,8 @@ def _rows(
         unit, better = measure.units[name]
         old, new = list(before[name].values()), list(after[name].values())
         change = measure.change(name, after, before)
-        known = {} if change is None else {"low": change.certainty.low, "high": change.certainty.high}
+        ends = {} if change is None else {"low": change.certainty.low, "high": change.certainty.high}
+        known = {name: None if end is None else round(end, 2) for name, end in ends.items()}
         if change is not None:
             words = change.certainty.words
         elif any(old):

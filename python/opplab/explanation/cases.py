@@ -50,8 +50,8 @@ def find_case(target: str) -> _opplab.Case:
     ----------
     target : str
         A case's JSON file; the results folder of a single case; ``EXPERIMENT:CASE`` or ``FOLDER:CASE``, where CASE is
-        a part of the case's label (words in any order, the machine's name among them; a whole name goes before longer
-        ones), its hash or the beginning of it, or its number from 0.
+        a part of the case's label (words or their parts in any order, the machine's name among them; a whole name goes
+        before longer ones), its hash or the beginning of it, or its number from 0.
     """
     path = Path(target)
     if path.is_file() and path.suffix == ".json":
@@ -77,6 +77,7 @@ def find_case(target: str) -> _opplab.Case:
         found = [
             case for case in experiment.cases if all(word in [case.machine, *case.label.split()] for word in words)
         ]
+        found = found or [case for case in experiment.cases if all(word in labels[case.hash] for word in words)]
         # A name that is given whole goes before longer ones that have its words, too.
         for part in ("policy", "benchmark", "param"):
             found = [case for case in found if (own := getattr(case, part)) and set(own.split()) <= {*words}] or found

@@ -22,7 +22,7 @@ from opplab.fit import freqbench
 from opplab.fit.curve import CHIP, KIND, METER, Parameter
 from opplab.fit.energy_model import registers_artificial
 from opplab.fit.linear import Parts, fit_parts
-from opplab.fit.machine_class import class_of
+from opplab.fit.machine_class import CLASSES, class_of
 from opplab.fit.opp_machine import clocks_ghz, clusters_of, khz_of_opp, place_of, read_chip
 from opplab.fit.opp_power import CANNOT_TELL, Fitted, fit_points
 from opplab.fit.shapes import SERVER_CUBIC, core_shape, server_cubic_range
@@ -773,6 +773,8 @@ def generic_power(text: str) -> tuple[str, str]:
         count = len(tree["cluster"] if kind.each == "cluster" else tree.get("topology", {}).get("package", [0]))
         awake_w = kind.awake_w * count
         package = f"{kind.awake_w:g} W a {kind.each} awake, class {kind.name} [{kind.low_w:g} .. {kind.high_w:g}]"
+        if kind is CLASSES["client"]:
+            package += ", a guess between the two: no `processor.model_name` and no `pm_profile`"
         marks["cluster.opp.cluster_uw"] = f"{GENERIC_MARK}: {package}: {kind.source}"
         ranges["cluster.opp.cluster_uw"] = _percent(kind.low_w / kind.awake_w, kind.high_w / kind.awake_w)
     _put_curve(tree, busy, None if awake_w is None else lambda _: awake_w)

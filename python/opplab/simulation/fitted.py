@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,12 @@ def fingerprint(benchmark: str) -> str:
     params = {name["name"]: name["params"] for name in _opplab.benchmarks()}.get(benchmark, [])
     own = sorted((str(param["name"]), str(param["default"])) for param in params)
     return hashlib.sha256(repr(own).encode()).hexdigest()[:12]
+
+
+def is_of_today(data: Mapping[str, Any]) -> bool:
+    """Report whether a calibration is of its model's present form, or names none."""
+    known = data.get("fit", {}).get("model")
+    return known is None or bool(known == fingerprint(str(data.get("benchmark"))))
 
 
 def check(text: str, path: Path) -> None:
@@ -43,6 +50,19 @@ def check(text: str, path: Path) -> None:
             f"{path} is fitted to a model of {benchmark} that has changed since (opplab {fitted.get('opplab', '?')}): "
             f"fit it again to its baseline with `opplab calibrate {benchmark} {data.get('machine', 'MACHINE')}`"
         )
+
+
+def as_start(text: str, path: Path) -> str:
+    """Give a calibration as the start of a new fit: where the model has changed, the constants that are left."""
+    data = toml_of(text, str(path))
+    benchmark = data.get("benchmark", "")
+    if is_of_today(data):
+        return text
+    known = {one["name"] for model in _opplab.benchmarks() if model["name"] == benchmark for one in model["params"]}
+    values = [f"{name} = {json.dumps(value)}" for name, value in data.get("values", {}).items() if name in known]
+    head = [f"{key} = {json.dumps(data[key])}" for key in ("format", "benchmark", "machine") if key in data]
+    model = f"model = {json.dumps(data['fit']['model'])}"
+    return "\n".join([*head, "[values]", *values, "[fit]", model, ""])
 
 
 def fit_of(benchmark: str, machine: str) -> tuple[str, Path, str] | None:

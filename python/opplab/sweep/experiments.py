@@ -72,7 +72,8 @@ class Experiment:
         self.adjusted: dict[str, int | float] = {}
         """What was asked for instead of the file's value, by the command line's option."""
         self._files: tuple[dict[str, tuple[str, str]], dict[str, tuple[str, str]]] = ({}, {})
-        self._fits: dict[str, str] = {}
+        self.fits: dict[str, str] = {}
+        """The text of each calibration that its workloads name."""
         self.until: Until | None = None
         if inner.until is not None:
             ci_ppm, metric, least = inner.until
@@ -88,6 +89,7 @@ class Experiment:
         seconds: float | None = None,
         until_ci: float | None = None,
         params: Mapping[tuple[str, str], int] | None = None,
+        refit: bool = False,
     ) -> Experiment:
         """Load an experiment and everything that it names.
 
@@ -103,6 +105,8 @@ class Experiment:
         params : mapping, optional
             Whole numbers of benchmarks, ``{(workload, parameter): value}``, instead of what the file and its
             calibrations have.
+        refit : bool, optional
+            Take calibrations of models that have changed since, as the start of a new fit, instead of refusing them.
         """
         path = catalog.find("experiment", name)
         whole = read_text(path, "an experiment file")
@@ -124,8 +128,10 @@ class Experiment:
             inner.set_background(*background(_beside("background", inner.background, path)))
         found = {one: _beside("calibration", one, path) for one in inner.calibrations()}
         fits = {one: (str(file), read_text(file, "a calibration")) for one, file in found.items()}
+        if refit:
+            fits = {one: (file, fitted.as_start(text, Path(file))) for one, (file, text) in fits.items()}
         inner.calibrate(fits)
-        for fit, text in fits.values():
+        for fit, text in fits.values() if not refit else ():
             fitted.check(text, Path(fit))
         if params is not None and not isinstance(params, Mapping):
             raise InputError(f"`params` is a mapping of (workload, parameter) to whole numbers, not {params!r}")
@@ -145,7 +151,7 @@ class Experiment:
         made = cls(inner, inner.expand(machines, rtapp), str(path), whole)
         _check_once(inner.machines(), made.cases, path)
         made._files = (machines, rtapp)
-        made._fits = {name: text for name, (_, text) in fits.items()}
+        made.fits = {name: text for name, (_, text) in fits.items()}
         asked = {"iterations": iterations, "seed": seed, "seconds": seconds, "until-ci": until_ci}
         made.adjusted = {option: value for option, value in asked.items() if value is not None}
         if until_ci is not None:
@@ -199,7 +205,7 @@ class Experiment:
         """Give the free constants of its benchmark models that have a range, with what makes cases of others."""
         from opplab.sweep.constants import Constants, built_in_fits
 
-        fits = built_in_fits() | {name: tomllib.loads(text) for name, text in self._fits.items()}
+        fits = built_in_fits() | {name: tomllib.loads(text) for name, text in self.fits.items()}
         return Constants.of(self._inner.constants(), self._with_constants, fits, self.unknown_disks)
 
     @property

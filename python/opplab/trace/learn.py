@@ -399,7 +399,11 @@ def learn(trace: Trace, tasks: Sequence[str] = (), *, named: Callable[[str], str
         known = [group.name for group in groups]
         for name in tasks:
             if name not in known:
-                raise InputError(f"{trace.path} has no threads called `{name}`{nearest(name, known)}")
+                if (pooled := named(name)) in known:
+                    hint = f"; it is one of the threads that are learnt together as `{pooled}`: --task {pooled}"
+                else:
+                    hint = nearest(name, known)
+                raise InputError(f"{trace.path} has no group of threads called `{name}`{hint}")
     kept = [one for one in groups if one.activations >= LEAST and (not tasks or one.name in tasks)]
     if not kept:
         raise InputError(f"{trace.path}: no group of threads slept {LEAST} times, so that there is nothing to learn")

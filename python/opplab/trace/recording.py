@@ -293,9 +293,20 @@ class Trace:
             if machine is not None:
                 raise
             on, unknown = None, f"{_NO_MACHINE} ({str(error).removeprefix(f'{self.path}: ')})"
-        inner = None if on is None else on._inner
         half_life_ms = self.pelt_half_life_ms
-        raw = _opplab.trace_signals(self.path, inner, invariance, every_ns, deadline_ns, sums, half_life_ms)
+
+        def rebuilt(on: Machine | None) -> dict[str, Any]:
+            inner = None if on is None else on._inner
+            return _opplab.trace_signals(self.path, inner, invariance, every_ns, deadline_ns, sums, half_life_ms)
+
+        try:
+            raw = rebuilt(on)
+        except InputError as error:
+            if machine is not None or on is None:
+                raise
+            # The snapshot beside it is of other CPUs.
+            on, unknown = None, f"{_NO_MACHINE} ({str(error).removeprefix(f'{self.path}: ')})"
+            raw = rebuilt(on)
         raw["notes"] += [*filter(None, [unknown]), *signals.unjudged(raw, self.task_names())]
         self._hear(raw, on)
         return raw

@@ -44,10 +44,10 @@ def between_points(path: Path, machine: _opplab.Machine) -> list[str]:
         others = own.filter(~own.is_in([opp["khz"] for opp in cluster["opps"]]))
         if len(others):
             counted = "residency and energy count" if cluster["opps_only"] else "residency counts"
-            exact = "the mean clock as recorded" if cluster["opps_only"] else "energy and the mean clock as recorded"
+            exact = "work and the mean clock" if cluster["opps_only"] else "energy, work and the mean clock"
             said.append(
                 f"{len(others)} of {len(own)} recorded clocks of {cluster['name']} are none of its operating points "
-                f"on {machine.name}: {counted} them as the next higher one, {exact}"
+                f"on {machine.name}: {counted} them as the next higher one, {exact} as recorded"
             )
     return said
 

@@ -141,8 +141,9 @@ def _with_deadlines(table: pl.DataFrame, deadlines: pl.DataFrame) -> pl.DataFram
     """Add the time to the task's next wake-up, the deadline, and whether it was missed."""
     to_next = (pl.col("time_ns").shift(-1) - pl.col("time_ns")).over("pid").alias("period_ns")
     table = table.sort("pid", "time_ns").with_columns(to_next).join(deadlines, on="pid", how="left")
-    missed = (pl.col("response_ns") > pl.col("deadline_ns")).alias("missed")
-    table = table.with_columns(missed)
+    # A run's own trace marks those that are late.
+    missed = (pl.col("late") | (pl.col("response_ns") > pl.col("deadline_ns"))).alias("missed")
+    table = table.with_columns(missed).drop("late")
     # Of what is under way at the end only the start is known.
     ran = pl.col("ended") | (pl.col("running_ns") > 0)
     known = [pl.when(ran).then(pl.col("latency_ns", "cpu")), pl.when("ended").then("response_ns")]
