@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from lab.studies import pages
+from opplab.simulation.work import ENERGY_PER_WORK, with_energy_per_work
 from opplab.sweep.experiments import Experiment
 
 EXPERIMENTS: dict[str, tuple[str, ...]] = {
@@ -34,7 +35,9 @@ _COLUMNS = {
 
 def table(results: pl.DataFrame, groups: Sequence[str]) -> str:
     """Give a table of means: power, energy by work, and what each group had."""
-    means = results.group_by("policy", "metric", maintain_order=True).agg(pl.col("value").mean())
+    cases = results.partition_by("policy", "iteration", maintain_order=True)
+    every = pl.DataFrame([row for case in cases for row in with_energy_per_work(case.iter_rows(named=True))])
+    means = every.group_by("policy", "metric", maintain_order=True).agg(pl.col("value").mean())
     value = {(policy, metric): number for policy, metric, number in means.iter_rows()}
     shown = [(group, key) for group in groups for key in _COLUMNS if any(m == f"{key}:{group}" for _, m in value)]
     many = len(groups) > 1
@@ -44,7 +47,7 @@ def table(results: pl.DataFrame, groups: Sequence[str]) -> str:
         "| --- " + "| ---: " * (2 + len(shown)) + "|",
     ]
     for policy in results["policy"].unique(maintain_order=True):
-        power, work = value[policy, "power"], value[policy, "energy"] / value[policy, "work_done"]
+        power, work = value[policy, "power"], value[policy, ENERGY_PER_WORK]
         cells = [value.get((policy, f"{key}:{group}")) for group, key in shown]
         numbers = ["" if cell is None else f"{cell:.4g}" for cell in (power, work, *cells)]
         lines.append(f"| {policy} | {' | '.join(numbers)} |")

@@ -2054,6 +2054,25 @@ def test_work_that_is_not_done_at_the_end_is_a_slow_activation(tmp_path: Path) -
         assert "its work was not done" in slow.text
 
 
+def test_misses_that_a_trace_shows_are_in_the_explanation_of_its_work(tmp_path: Path) -> None:
+    """A task that fell behind became one activation with a longer timer: "0 of 339 missed", "Timers decide the rate".
+
+    Method: the run that was exported counts its misses itself.
+    """
+    timer = {"ref": "unique", "period": 16_000}
+    phases = {"few": {"loop": 20, "run": 300, "timer": timer}, "many": {"loop": 6, "run": 9000, "timer": timer}}
+    file = {"global": {"calibration": "CPU5"}, "tasks": {"burst": {"loop": -1, "phases": phases}}}
+    run = opplab.simulate("pixel6", opplab.Workload.parse(json.dumps(file)), seconds=3)
+    late = run.events("activation").filter(pl.col("slack_ns") < 0).height
+    run.to_trace(tmp_path / "burst.dat")
+    whole, limit, *_ = opplab.explain(
+        tmp_path / "burst.dat", machine=opplab.Machine.load("pixel6"), why_slow=True
+    ).findings
+    assert late > 10
+    assert f"By its wake-ups {late} of " in whole.text
+    assert (whole.data["missed"], limit.data["limit"]) == (late, "clock")
+
+
 @pytest.mark.parametrize(("mode", "seconds", "behind"), [("relative", 2, 0), ("relative", 2.15, 0), ("absolute", 2, 9)])
 def test_what_is_late_at_the_end_begins_where_its_timer_says(mode: str, seconds: float, behind: float) -> None:
     """Under a relative timer the last activation began a period after the one before, while that still ran.

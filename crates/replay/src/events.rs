@@ -771,6 +771,17 @@ pub struct LatePeriods {
     pub unjudged: Vec<String>,
 }
 
+impl LatePeriods {
+    pub(crate) fn words(&self) -> String {
+        let Self { late, activations, by_deadline, .. } = self;
+        if *activations == 0 {
+            return "By its wake-ups no task is periodic".to_owned();
+        }
+        let own = if *by_deadline { ", or their deadline" } else { "" };
+        format!("By its wake-ups {late} of {activations} activations of periodic tasks took longer than their period{own}")
+    }
+}
+
 /// Whether a task is one of the kernel's own, by its name.
 pub(crate) fn is_kernel_thread(name: &str) -> bool {
     const NAMES: [&str; 12] = [

@@ -84,17 +84,7 @@ fn metrics_node(rows: &[Metric]) -> Node {
 fn silent_node(replay: &Replay, comparison: &Comparison, rows: &[Metric], periods: &LatePeriods) -> Node {
     let mut reasons = comparison.silence.reasons(&replay.setup.machine, &comparison.recorded);
     if rows.iter().any(|row| row.verdict == Verdict::NoTimers) {
-        let LatePeriods { late, activations: all, by_deadline, unjudged } = periods;
-        let by_events = match all {
-            0 => "By its wake-ups no task is periodic".to_owned(),
-            _ => {
-                let own = if *by_deadline { ", or their deadline" } else { "" };
-                format!(
-                    "By its wake-ups {late} of {all} activations of periodic tasks took longer than their period{own}"
-                )
-            }
-        };
-        let outside = match &unjudged[..] {
+        let outside = match &periods.unjudged[..] {
             [] => String::new(),
             names => format!(
                 ". Outside of these counts: {}, awake for more than half of the trace, so that what was due when does not show",
@@ -103,7 +93,8 @@ fn silent_node(replay: &Replay, comparison: &Comparison, rows: &[Metric], period
         };
         let reason = format!(
             "runs count those of recovered timers, which the trace lacks; `opplab explain --why-slow` names their \
-             tasks. {by_events} (the whole trace, as `opplab trace sql` has it){outside}"
+             tasks. {} (the whole trace, as `opplab trace sql` has it){outside}",
+            periods.words()
         );
         reasons.push((MISSED.to_owned(), reason));
     }
@@ -142,7 +133,7 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, clo
         work_share: comparison.work_share, work_beyond, beyond_tasks: work_beyond.map(|_| &comparison.beyond.tasks),
         unsure_tasks: work_unsure.as_ref().map(|_| &unsure.tasks), work_unsure: work_unsure.map(Vec::from),
         metrics: metrics_node(&rows), silent: silent_node(replay, comparison, &rows, &periods),
-        unjudged: periods.unjudged,
+        late: periods.late, late_words: periods.words(), unjudged: periods.unjudged,
         recorded: measured_node(recorded, slice::from_ref(recorded), machine, &comparison.silence, energy_known),
         replayed: node(&comparison.check, checks), changed: comparison.changed.as_ref().map(|run| node(run, changes)),
         notes: replay.setup.notes, damage: replay.events.damage,
