@@ -311,7 +311,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert code == 0
     assert data["machine"] == "juno-r2"
     assert data["findings"][0]["kind"] == "summary"
-    code, text, _ = run(capsys, "explain", "juno-eas:EAS tasks=10 homogeneous #0", "--why-slow")
+    code, text, _ = run(capsys, "explain", "juno-eas:EAS homogeneous #0", "--why-slow")
     assert code == 2
     code, text, _ = run(
         capsys, "explain", "juno-eas:EAS juno-energy-homogeneous tasks=10 #0", "--task", "task3", "--at", "1s"
