@@ -2416,3 +2416,19 @@ def test_a_governor_that_is_assumed_is_not_stated(tmp_path: Path) -> None:
     assert "and performance is assumed, which" in str(called("explain", path, "-m", "juno-r2", "--cpu", "0").exception)
     stated = called("explain", path, "-m", "juno-r2", "--cpu", "0", "--recorded-governor", "ondemand")
     assert "and the governor is ondemand, which" in str(stated.exception)
+
+
+def test_an_instance_of_rtapp_is_named_by_its_number() -> None:
+    one = {"loop": -1, "run": 500, "timer": {"ref": "unique", "period": 20_000}}
+    work = opplab.Workload.parse(json.dumps({"tasks": {"a": one, "b": {"instance": 2, **one}}}), name="w", file="<w>")
+    records = Records(case_of(opplab.simulate("juno-r2", work, seconds=0.1)))
+    first, second = (index for index, name in enumerate(records.names) if name.startswith("b-"))
+    assert [task_index(records, f"b#{number}") for number in (0, 1)] == [first, second]
+    for wrong in ("b#2", "b#x", "b#"):
+        with pytest.raises(opplab.errors.InputError):
+            task_index(records, wrong)
+
+
+def test_the_middle_of_an_events_name_is_near_it(juno: opplab.Run) -> None:
+    with pytest.raises(opplab.errors.InputError, match="did you mean `sched_overutilized_tp`"):
+        juno.events("overutilized")
