@@ -163,7 +163,11 @@ pub struct InefficientPoints {
 impl core::fmt::Display for InefficientPoints {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let of_kernels = |((first, last), khz): &(Releases, Vec<u64>)| {
-            let mhz: Vec<String> = khz.iter().map(|&khz| (khz as f64 / 1000.0).to_string()).collect();
+            let in_mhz = |khz: &u64| {
+                let text = format!("{}.{:03}", khz / 1_000, khz % 1_000);
+                text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            };
+            let mhz: Vec<String> = khz.iter().map(in_mhz).collect();
             let last = last.map_or_else(|| "on".to_owned(), |(major, minor)| format!("to v{major}.{minor}"));
             format!("{} MHz from v{}.{} {last}", mhz.join(", "), first.0, first.1)
         };
