@@ -178,6 +178,40 @@ def test_a_task_by_energy(juno: opplab.Run) -> None:
         assert "costs the least energy" in choice.text
 
 
+def test_differences_that_wrap_are_the_reason_before_5_14() -> None:
+    """On 5.10 a choice is the least by the differences of the recorded energies, or one of these wrapped."""
+    periodic = [(3500, 16_667, {}), (5200, 16_667, {}), (900, 10_000, {}), (6000, 60_000, {"util_max": 200})]
+    periodic += [(2500, 40_000, {}), (2500, 40_000, {}), (1200, 25_000, {"util_min": 300})]
+    tasks = {
+        f"t{nth}": {"loop": -1, **more, "run": run, "timer": {"ref": "unique", "period": period}}
+        for nth, (run, period, more) in enumerate(periodic)
+    }
+    work = opplab.Workload.parse(json.dumps({"tasks": tasks}), name="w", file="<w>")
+    run = opplab.simulate("sm8150", work, opplab.Policy(kernel="5.10", variation="none"), seconds=2)
+    codes = dict(opplab._opplab.decision_codes())["eas_rule"]
+    tables = [run.events(name).partition_by("decision", as_dict=True) for name in ("eas_energy", "eas_candidate")]
+    seen: Counter[str] = Counter()
+    for row in run.events("placement_decision").filter(pl.col("eas_rule") < len(codes)).to_dicts():
+        energies, candidates = (table.get((row["decision"],)) for table in tables)
+        if energies is None or candidates is None:
+            continue
+        known = {(one["dst_cpu"], one["domain"]): one["energy"] for one in energies.to_dicts()}
+        deltas = {cpu: energy - known[-1, domain] for (cpu, domain), energy in known.items() if cpu >= 0}
+        rule, least = codes[row["eas_rule"]], min(deltas.values(), default=0)
+        seen[rule] += 1
+        if rule in ("less-energy", "prev-does-not-fit"):
+            assert deltas[row["cpu"]] == least
+            assert (row["prev_cpu"] in deltas) == (rule == "less-energy")
+        elif rule == "wrapped":
+            assert least < 0
+            assert deltas.get(row["cpu"]) != least
+            found = opplab.explain(run, task=row["task"], at=row["time_ns"] / 1e9)
+            (choice,) = [one for one in found if one.kind == "choice"]
+            assert "wraps to a huge one (before v5.14) (wrapped)" in choice.text
+    assert seen["wrapped"] > 0
+    assert seen["less-energy"] > 0
+
+
 def test_a_push_of_a_running_task_is_no_misfit_by_itself() -> None:
     """All CPUs of a hybrid with SMT have one capacity: no task is a misfit, and the balancer pushes by priority."""
     tasks = {
@@ -2401,3 +2435,19 @@ def test_a_governor_that_is_assumed_is_not_stated(tmp_path: Path) -> None:
     assert "and performance is assumed, which" in str(called("explain", path, "-m", "juno-r2", "--cpu", "0").exception)
     stated = called("explain", path, "-m", "juno-r2", "--cpu", "0", "--recorded-governor", "ondemand")
     assert "and the governor is ondemand, which" in str(stated.exception)
+
+
+def test_an_instance_of_rtapp_is_named_by_its_number() -> None:
+    one = {"loop": -1, "run": 500, "timer": {"ref": "unique", "period": 20_000}}
+    work = opplab.Workload.parse(json.dumps({"tasks": {"a": one, "b": {"instance": 2, **one}}}), name="w", file="<w>")
+    records = Records(case_of(opplab.simulate("juno-r2", work, seconds=0.1)))
+    first, second = (index for index, name in enumerate(records.names) if name.startswith("b-"))
+    assert [task_index(records, f"b#{number}") for number in (0, 1)] == [first, second]
+    for wrong in ("b#2", "b#x", "b#"):
+        with pytest.raises(opplab.errors.InputError):
+            task_index(records, wrong)
+
+
+def test_the_middle_of_an_events_name_is_near_it(juno: opplab.Run) -> None:
+    with pytest.raises(opplab.errors.InputError, match="did you mean `sched_overutilized_tp`"):
+        juno.events("overutilized")

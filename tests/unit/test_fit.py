@@ -6,7 +6,9 @@ import csv
 import json
 import re
 import tomllib
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from opplab.agreement.silicon import score_folder
 from opplab.cpulist import cpus_in
 from opplab.errors import FormatError, InputError
 from opplab.fit.curve import WEAK, fit_curve
-from opplab.fit.energy_model import inefficient_khz
+from opplab.fit.energy_model import energy_model_notes
 from opplab.fit.freqbench import choose, read_points
 from opplab.fit.linear import fit_parts
 from opplab.fit.machine_check import check
@@ -464,21 +466,52 @@ def test_what_was_measured_is_told_to_the_kernel_and_eas_is_on(tmp_path: Path) -
     assert case.why_no_eas() is None
     for cluster in tomllib.loads(text)["cluster"]:
         assert [opp["uw"] for opp in cluster["opp"]] == [opp.get("busy_uw", opp["uw"]) for opp in cluster["opp"]]
-        # By hand: a state is passed over where a higher one needs no more energy for the work of a cycle.
-        cost = [
-            opp["uw"] * 10 // (cluster["capacity"] * opp["khz"] // cluster["opp"][-1]["khz"]) for opp in cluster["opp"]
-        ]
-        by_hand = [
-            opp["khz"]
-            for index, opp in enumerate(cluster["opp"])
-            if any(later <= cost[index] for later in cost[index + 1 :])
-        ]
-        assert inefficient_khz(cluster) == by_hand
     energy = []
     for eas in (True, False):
         metrics = simulate(machine, load, Policy(kernel="6.12", eas=eas), seconds=1.0).metrics
         energy.append(dict(zip(metrics["metric"], metrics["value"], strict=True))["energy"])
     assert energy[0] != energy[1], "energy-aware scheduling places these tasks elsewhere"
+
+
+@pytest.mark.skipif(not FREQBENCH.exists(), reason="no measurements at ../shared/silicon beside the repository")
+def test_points_that_rounding_alone_marks_are_told_with_their_kernels(tmp_path: Path) -> None:
+    """Three measured points a cluster: by exact fractions each point is cheaper per work than a faster one."""
+    with FREQBENCH.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["soc"] == "sm8150" and row["run"] == "main"]
+    table = write(tmp_path / "sm8150.csv", rows)
+    text, *_ = with_power(without_power("sm8150"), table, points="low,mid,high")
+    (tmp_path / "m.toml").write_text(text)
+    tree = tomllib.loads(text)
+    expected = []
+    for cluster in tree["cluster"]:
+        points = [(opp["khz"], opp["uw"]) for opp in cluster["opp"]]
+        f_max, capacity = points[-1][0], cluster["capacity"]
+
+        def marked(costs: list[Any], points: list[tuple[int, int]] = points) -> list[int]:
+            return [khz for at, (khz, _) in enumerate(points) if any(cost <= costs[at] for cost in costs[at + 1 :])]
+
+        assert marked([Fraction(uw, khz) for khz, uw in points]) == []
+        assert marked([f_max * uw // khz for khz, uw in points]) == []
+        # Kernels 5.16 to 5.19 take whole mW, those since 6.9 a performance without its fraction.
+        points_of = {
+            "from v5.16 to v5.19": marked([f_max * (uw // 1000 * 1000) // khz for khz, uw in points]),
+            "from v6.9 on": marked([uw * 10 // (capacity * khz // f_max) for khz, uw in points]),
+        }
+        told = [f"{', '.join(f'{one / 1000:g}' for one in khz)} MHz {of}" for of, khz in points_of.items() if khz]
+        if told:
+            words = (
+                f"the kernel passes over {' and '.join(told)}, by rounding alone: each costs less per work than any "
+            )
+            expected.append((cluster["name"], words))
+    assert expected
+    notes = energy_model_notes(tree)
+    found = json.loads(called("machine", "check", tmp_path / "m.toml", "--format", "json").stdout)
+    exported = answered("machine", "export", tmp_path / "m.toml").output
+    for name, words in expected:
+        assert any(note.startswith(f"cluster {name}: {words}") for note in notes)
+        (one,) = [one for one in found if one["what"].startswith(f"{name}: {words}")]
+        assert "keep these OPPs" in one["remedy"]
+        assert f"/* {name}: {words}" in exported
 
 
 def test_clusters_of_unlike_clocks_and_one_capacity_keep_the_kernel_from_eas(tmp_path: Path) -> None:

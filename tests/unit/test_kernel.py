@@ -147,6 +147,25 @@ def test_placement_refuses_and_explains() -> None:
     )
 
 
+def test_a_negative_difference_that_wraps_is_the_reason() -> None:
+    """With the task the dear point at 500 MHz is left, so that the domain needs less: unsigned, that is huge."""
+    for prev_cpu, kept in ((0, 1), (1, 1)):
+        for name, rule, chosen in (("5.10", "wrapped", kept), ("5.15", "changed", prev_cpu)):
+            dear = kernel.EnergyModel([(500_000, 400_000), (1_000_000, 100_000)], cpus=[0], capacity=400, kernel=name)
+            other = kernel.EnergyModel([(500_000, 50_000), (1_000_000, 200_000)], cpus=[1], kernel=name)
+            util = [100 + 80 * (prev_cpu == 0), 80 * (prev_cpu == 1)]
+            placement = kernel.find_energy_efficient_cpu(
+                [dear, other], util, task_util=80, prev_cpu=prev_cpu, kernel=name
+            )
+            assert (placement.cpu, placement.rule) == (chosen, rule)
+            if name == "5.10":
+                # By hand, cost = f_max x mW / f: 100 of 400 at 800, 180 of 400 at 100; 80 of 1024 at 100.
+                energies = [(one.dst_cpu, one.energy) for one in placement.energies]
+                assert dict(energies[:2]) == {None: 800 * 100 // 400, 0: 100 * 180 // 400}
+                assert dict(energies[2:]) == {None: 0, 1: 100 * 80 // 1024}
+                assert {one.cpu for one in placement.candidates} == {0, 1}
+
+
 def test_the_energy_model_adds_headroom_until_6_7() -> None:
     """480 of 1024 needs the middle point, and the highest one with 1.25."""
     points = [(500_000, 100_000), (1_000_000, 300_000), (2_000_000, 1_000_000)]

@@ -4,8 +4,7 @@
 
 use opplab_kernel::cpufreq::cppc::{artificial_em, squeeze_efficiency_classes};
 use opplab_kernel::cpufreq::intel_pstate::PstatePolicy;
-use opplab_kernel::energy_model::em_create_perf_table;
-use opplab_kernel::profile::EmCost;
+use opplab_kernel::energy_model::inefficient_points;
 use opplab_model::cpus::format_cpu_list;
 use opplab_model::machine::{Cluster, Machine};
 use opplab_model::node_table;
@@ -55,7 +54,7 @@ pub struct Finding {
 pub const CHECKS: &[(&str, &str)] = &[
     ("cpuinfo-max-freq", "cpuinfo_max_freq against P0 and CPPC"),
     ("opp-order", "power that falls or stands still as the frequency rises"),
-    ("opp-inefficient", "OPPs that cost no less than a faster one"),
+    ("opp-inefficient", "OPPs that kernels pass over, as a faster one costs no more or as costs are rounded"),
     ("em-rejected", "an energy model that the kernel would refuse"),
     ("power-missing", "clusters without power beside others that have it"),
     ("artificial-em", "an artificial energy model that makes the kernel's search spin, or that it would refuse"),
@@ -122,27 +121,20 @@ fn energy_model(cluster: &Cluster, found: &mut Vec<Finding>) {
         }
     }
     let points: Vec<(u64, u64)> = cluster.opps.iter().map(|opp| (u64::from(opp.khz), opp.power_uw)).collect();
-    match em_create_perf_table(&points, u64::from(cluster.capacity), EmCost::Performance) {
-        Ok(states) => {
-            let wasteful: Vec<String> = states
-                .iter()
-                .filter(|state| state.inefficient)
-                .map(|state| format!("{}", state.freq_khz / 1000))
-                .collect();
-            if !wasteful.is_empty() {
-                add(
-                    found,
-                    "opp-inefficient",
-                    Severity::Note,
-                    format!(
-                        "{name}: {} of {} OPPs cost no less per work than a faster one: {} MHz",
-                        wasteful.len(),
-                        states.len(),
-                        wasteful.join(", ")
+    match inefficient_points(&points, u64::from(cluster.capacity)) {
+        Ok(inefficient) => {
+            for of in inefficient {
+                let (cost, remedy) = match of.exact {
+                    true => (
+                        "none if the driver lets the kernel skip them (CPUFREQ_RELATION_E); otherwise energy for nothing",
+                        "use a driver that registers its OPPs with the energy model before the policy starts (v5.16 and later)",
                     ),
-                    "none if the driver lets the kernel skip them (CPUFREQ_RELATION_E); otherwise energy for nothing",
-                    "use a driver that registers its OPPs with the energy model before the policy starts (v5.16 and later)",
-                );
+                    false => (
+                        "energy, if the driver lets the kernel skip them (CPUFREQ_RELATION_E): a faster, dearer OPP runs",
+                        "none: keep these OPPs",
+                    ),
+                };
+                add(found, "opp-inefficient", Severity::Note, format!("{name}: {of}"), cost, remedy);
             }
         }
         Err(error) => add(

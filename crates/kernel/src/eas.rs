@@ -111,6 +111,8 @@ pub enum EasRule {
     PrevDoesNotFit,
     /// Nothing is better than the previous CPU, or not by the margin.
     Stay,
+    /// A CPU whose domain's energy fell with the task was passed over: the unsigned difference wraps (before v5.14).
+    Wrapped,
 }
 
 /// A CPU that was weighed.
@@ -529,7 +531,7 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
 
     /// v5.4 to v5.12 (vectors: 5.10).
     fn least_energy_v5_10<R: EasRecorder>(&self, domains: &[EmPerfDomain], recorder: &mut R) -> (usize, EasRule) {
-        let mut margin = Margin::new(self.task);
+        let mut margin = WrappingMargin::new(self.task);
         if self.asks_nothing() {
             return (self.task.prev_cpu, EasRule::NoUtilisation);
         }
@@ -537,11 +539,10 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
             let Some(scale) = self.scale_of(pd) else { continue };
             let without = self.domain_share(pd, Some(scale));
             let base = self.energy_v5(domain, pd, scale, &without, None, recorder);
-            margin.base_energy = margin.base_energy.wrapping_add(base);
+            margin.add(base);
             let mut room = self.room_v5(pd, domain, true, recorder);
             if room.prev_fits {
                 let energy = self.energy_v5(domain, pd, scale, &without, Some(self.task.prev_cpu), recorder);
-                // Unsigned: a fall of the energy becomes a huge delta.
                 margin.prev(energy.wrapping_sub(base));
             }
             // The previous CPU may be its domain's roomiest; it was weighed already.
@@ -575,14 +576,14 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
                 if energy < base {
                     return (prev_cpu, EasRule::Changed);
                 }
-                margin.prev(energy - base);
+                margin.prev((energy - base).into());
             }
             if let Some(cpu) = room.max_spare {
                 let energy = self.energy_v5(domain, pd, scale, &without, Some(cpu), recorder);
                 if energy < base {
                     return (prev_cpu, EasRule::Changed);
                 }
-                margin.best(cpu, energy - base);
+                margin.best(cpu, (energy - base).into());
             }
         }
         margin.decide()
@@ -773,23 +774,26 @@ struct RoomV5 {
 struct Margin {
     prev_cpu: usize,
     best_cpu: usize,
-    prev_delta: u64,
-    best_delta: u64,
+    prev_delta: i128,
+    best_delta: i128,
     base_energy: u64,
 }
 
 impl Margin {
+    /// The kernel's `ULONG_MAX`: a CPU that was not weighed.
+    const NONE: i128 = u64::MAX as i128;
+
     fn new(task: &EasTask) -> Self {
         let prev_cpu = task.prev_cpu;
-        Self { prev_cpu, best_cpu: prev_cpu, prev_delta: u64::MAX, best_delta: u64::MAX, base_energy: 0 }
+        Self { prev_cpu, best_cpu: prev_cpu, prev_delta: Self::NONE, best_delta: Self::NONE, base_energy: 0 }
     }
 
-    fn prev(&mut self, delta: u64) {
+    fn prev(&mut self, delta: i128) {
         self.prev_delta = delta;
         self.best_delta = self.best_delta.min(delta);
     }
 
-    fn best(&mut self, cpu: usize, delta: u64) {
+    fn best(&mut self, cpu: usize, delta: i128) {
         if delta < self.best_delta {
             self.best_delta = delta;
             self.best_cpu = cpu;
@@ -797,14 +801,48 @@ impl Margin {
     }
 
     fn decide(&self) -> (usize, EasRule) {
-        let saving = self.prev_delta.wrapping_sub(self.best_delta);
-        if self.prev_delta == u64::MAX {
+        let needed = (self.prev_delta as u64).wrapping_add(self.base_energy) >> 4;
+        if self.prev_delta == Self::NONE && self.best_cpu != self.prev_cpu {
             (self.best_cpu, EasRule::PrevDoesNotFit)
-        } else if saving > self.prev_delta.wrapping_add(self.base_energy) >> 4 {
+        } else if self.prev_delta != Self::NONE && self.prev_delta - self.best_delta > needed.into() {
             (self.best_cpu, EasRule::LessEnergy)
         } else {
             (self.prev_cpu, EasRule::Stay)
         }
+    }
+}
+
+/// The same before v5.14: deltas are unsigned, so that a fall of the energy becomes a huge one. What they stand for is
+/// compared, too, as only that gives the choice's reason.
+struct WrappingMargin {
+    unsigned: Margin,
+    signed: Margin,
+}
+
+impl WrappingMargin {
+    fn new(task: &EasTask) -> Self {
+        Self { unsigned: Margin::new(task), signed: Margin::new(task) }
+    }
+
+    fn add(&mut self, base: u64) {
+        for margin in [&mut self.unsigned, &mut self.signed] {
+            margin.base_energy = margin.base_energy.wrapping_add(base);
+        }
+    }
+
+    fn prev(&mut self, delta: u64) {
+        self.unsigned.prev(delta.into());
+        self.signed.prev((delta as i64).into());
+    }
+
+    fn best(&mut self, cpu: usize, delta: u64) {
+        self.unsigned.best(cpu, delta.into());
+        self.signed.best(cpu, (delta as i64).into());
+    }
+
+    fn decide(&self) -> (usize, EasRule) {
+        let ((cpu, _), (meant, rule)) = (self.unsigned.decide(), self.signed.decide());
+        (cpu, if cpu == meant { rule } else { EasRule::Wrapped })
     }
 }
 
@@ -931,6 +969,40 @@ mod tests {
         assert_eq!(margin.decide(), (0, EasRule::Stay));
         margin.base_energy = 1_483;
         assert_eq!(margin.decide(), (1, EasRule::LessEnergy));
+    }
+
+    /// Goal: a choice that a wrapped difference made is named so, and only that; by hand over (CPU, energy with - without), the
+    /// previous CPU 0. With a base of 1600 a move must save more than 100.
+    #[test]
+    fn differences_that_wrap_are_told() {
+        let check = |deltas: &[(usize, i64)], expected| {
+            let mut margin = WrappingMargin::new(&task(0, 100));
+            margin.add(1_600);
+            for &(cpu, delta) in deltas {
+                match cpu {
+                    0 => margin.prev(delta as u64),
+                    _ => margin.best(cpu, delta as u64),
+                }
+            }
+            assert_eq!(margin.decide(), expected, "{deltas:?}");
+        };
+        // Never kept beside a CPU that costs something; -1 is what stands for "does not fit".
+        check(&[(0, -4), (1, 53)], (1, EasRule::Wrapped));
+        check(&[(0, -1), (1, 53)], (1, EasRule::Wrapped));
+        check(&[(1, 53), (0, -1)], (1, EasRule::Wrapped));
+        // Alone, or as the least of those that all wrap, it is compared as it should be.
+        check(&[(0, -1)], (0, EasRule::Stay));
+        check(&[(0, -4), (1, -20)], (0, EasRule::Stay));
+        check(&[(0, -4), (1, -200)], (1, EasRule::LessEnergy));
+        // Another CPU's fall is passed over: for a third, or for the previous.
+        check(&[(0, 400), (1, -5), (2, 53)], (2, EasRule::Wrapped));
+        check(&[(0, 120), (1, -5)], (0, EasRule::Wrapped));
+        check(&[(0, 20), (1, -5)], (0, EasRule::Stay));
+        // The previous CPU does not fit.
+        check(&[(1, 53), (2, 60)], (1, EasRule::PrevDoesNotFit));
+        check(&[(1, -5), (2, 60)], (2, EasRule::Wrapped));
+        check(&[(1, -1)], (0, EasRule::Wrapped));
+        check(&[], (0, EasRule::Stay));
     }
 
     fn any_cpu() -> impl Strategy<Value = EasCpu> {

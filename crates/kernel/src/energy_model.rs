@@ -7,7 +7,8 @@
 
 use crate::cpufreq::perf_margin::map_util_perf;
 use crate::cpufreq::schedutil::{map_util_freq, next_raw_freq_v5_10};
-use crate::profile::{EmCost, FeecEnergy};
+use crate::profile::{EmCost, FeecEnergy, GATES, GateValue, PROFILES};
+use crate::release::Version;
 
 /// The highest power that a state may have, 64 W in uW (include/linux/energy_model.h, v6.12).
 pub const EM_MAX_POWER: u64 = 64_000_000;
@@ -146,6 +147,77 @@ pub(crate) fn mark_inefficient(states: &mut [EmPerfState]) {
     }
 }
 
+/// First and last release; `None`: all later ones.
+pub type Releases = (Version, Option<Version>);
+
+/// Points that kernels mark as inefficient and so pass over, all for one reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InefficientPoints {
+    /// By the powers themselves a faster point costs no more per work. Else each costs less than any faster one, and the mark
+    /// comes of integers that are rounded.
+    pub exact: bool,
+    /// The clocks in kHz, ascending, by kernels.
+    pub khz: Vec<(Releases, Vec<u64>)>,
+}
+
+impl core::fmt::Display for InefficientPoints {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let of_kernels = |((first, last), khz): &(Releases, Vec<u64>)| {
+            let in_mhz = |khz: &u64| {
+                let text = format!("{}.{:03}", khz / 1_000, khz % 1_000);
+                text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            };
+            let mhz: Vec<String> = khz.iter().map(in_mhz).collect();
+            let last = last.map_or_else(|| "on".to_owned(), |(major, minor)| format!("to v{major}.{minor}"));
+            format!("{} MHz from v{}.{} {last}", mhz.join(", "), first.0, first.1)
+        };
+        let points: Vec<String> = self.khz.iter().map(of_kernels).collect();
+        let why = match self.exact {
+            true => ": a faster point costs no more per work",
+            false => ", by rounding alone: each costs less per work than any faster point",
+        };
+        write!(f, "the kernel passes over {}{why}", points.join(" and "))
+    }
+}
+
+/// Which points of a table (kHz, uW) kernels mark as inefficient since they do so (v5.16), by each form of the costs.
+///
+/// # Errors
+/// [`EmError`] where the kernel refuses the table.
+pub fn inefficient_points(points: &[(u64, u64)], cpu_cap: u64) -> Result<Vec<InefficientPoints>, EmError> {
+    let exact = |at: usize| {
+        let (khz, uw) = points[at];
+        let costs_no_more =
+            |&(faster, more): &(u64, u64)| u128::from(more) * u128::from(khz) <= u128::from(uw) * u128::from(faster);
+        points[at + 1..].iter().any(costs_no_more)
+    };
+    let mut found = [true, false].map(|exact| InefficientPoints { exact, khz: Vec::new() });
+    let values = GATES.iter().find(|gate| gate.name == "em_cost").map_or(&[][..], |gate| gate.values);
+    let marking = |&(form, value): &(EmCost, &GateValue)| {
+        value.since.filter(|_| form >= EmCost::MilliWattEfficient).map(|since| (form, since))
+    };
+    let forms: Vec<(EmCost, Version)> = EmCost::ALL.iter().copied().zip(values).filter_map(|of| marking(&of)).collect();
+    let mut previous = None;
+    for (index, &(form, since)) in forms.iter().enumerate() {
+        let next = forms.get(index + 1).map(|next| next.1);
+        let last = next.and_then(|next| PROFILES.iter().map(|profile| profile.1).filter(|&of| of < next).max());
+        let states = em_create_perf_table(points, cpu_cap, form)?;
+        // A power that is no mW is 0 there: the table is refused.
+        let refused = form < EmCost::MicroWatt && points.iter().any(|&(_, uw)| uw < 1_000);
+        for of in &mut found {
+            let marked = |at: &usize| states[*at].inefficient && !refused && exact(*at) == of.exact;
+            let khz: Vec<u64> = (0..points.len()).filter(marked).map(|at| points[at].0).collect();
+            match of.khz.last_mut() {
+                Some((range, same)) if previous.is_some() && range.1 == previous && *same == khz => range.1 = last,
+                _ if khz.is_empty() => {}
+                _ => of.khz.push(((since, last), khz)),
+            }
+        }
+        previous = last;
+    }
+    Ok(found.into_iter().filter(|of| !of.khz.is_empty()).collect())
+}
+
 /// The index of the state that gives `max_util`: the first with enough performance, inefficient ones passed over if
 /// `skip_inefficient`; the last if there is none (include/linux/energy_model.h:em_pd_get_efficient_state(), v6.12).
 ///
@@ -253,6 +325,34 @@ mod tests {
         let domain = domain(&[(1_000, 900), (2_000, 1_000), (3_000, 3_000)], 600, EmCost::Performance);
         assert_eq!(domain.states.iter().map(|state| state.inefficient).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!(domain.em_cpu_energy(100, 10, 600, 600, FeecEnergy::Bounded), domain.states[1].cost * 10);
+    }
+
+    /// Goal: what only rounding marks is told from what costs more, with the kernels that do so, by hand.
+    #[test]
+    fn rounding_is_told_from_cost() {
+        let words = |points: &[(u64, u64)], capacity| -> Vec<String> {
+            let found = inefficient_points(points, capacity).expect("a valid table");
+            found.iter().map(ToString::to_string).collect()
+        };
+        let dear =
+            |points: &str| vec![format!("the kernel passes over {points}: a faster point costs no more per work")];
+        let rounded = |points: &str| {
+            let why = "by rounding alone: each costs less per work than any faster point";
+            vec![format!("the kernel passes over {points}, {why}")]
+        };
+        let points = [(1_000_500, 900_000), (2_001_000, 1_000_000), (3_000_000, 3_000_000)];
+        assert_eq!(words(&points, 600), dear("1000.5 MHz from v5.16 on"));
+        // 300 and 306.7 uW/MHz. Of 104 they perform 10 (10.4) and 15 (15.6): costs 30 000 and 30 666. Of 107 they perform 10
+        // (10.7) and 16 (16.05): costs 30 000 and 28 750.
+        let points = [(100_000, 30_000), (150_000, 46_000), (1_000_000, 600_000)];
+        assert_eq!(words(&points, 104), [""; 0]);
+        assert_eq!(words(&points, 107), rounded("100 MHz from v6.9 on"));
+        // Before v6.0 of whole mW: 3 and 4 of 3.0 and 4.56 there.
+        let points = [(100_000, 3_000), (150_000, 4_560), (1_000_000, 60_000)];
+        assert_eq!(words(&points, 104), rounded("100 MHz from v5.16 to v5.19"));
+        assert_eq!(words(&points, 107), rounded("100 MHz from v5.16 to v5.19 and 100 MHz from v6.9 on"));
+        // Below 1 mW there is no such table.
+        assert_eq!(words(&[(500_000, 90), (1_000_000, 100)], 1000), dear("500 MHz from v6.0 on"));
     }
 
     #[test]

@@ -148,7 +148,10 @@ pub(crate) fn events<'py>(py: Python<'py>, case: &HookedCase, tables: &[String])
     let (decisions, names): (Vec<&str>, Vec<&str>) =
         tables.iter().map(String::as_str).partition(|name| decision_tables().any(|known| known == *name));
     let unknown = |unknown: String| {
-        let near = opplab_model::error::nearest(&unknown, TABLES.iter().copied().chain(decision_tables()));
+        let known = || TABLES.iter().copied().chain(decision_tables());
+        // The middle of a name is far from it.
+        let near = opplab_model::error::nearest(&unknown, known())
+            .or_else(|| known().find(|name| unknown.len() > 3 && name.contains(&unknown)));
         let hint = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
         raise(py, "InputError", format!("unknown event `{unknown}`{hint}"))
     };

@@ -267,7 +267,10 @@ def task_index(records: Records, task: str | int | None) -> int:
         which = some_of((f"{records.names[index]} ({placed[index]} placements)" for index in most), NAMED)
         raise InputError(f"{len(alike)} tasks are called `{task}`: name one of {which}")
     # rt-app appends a number to a task's name.
-    instances = [index for index, name in enumerate(records.names) if name.rpartition("-")[0] == task]
+    called, _, number = str(task).rpartition("#") if "#" in str(task) else (task, "", "")
+    instances = [index for index, name in enumerate(records.names) if name.rpartition("-")[0] == called]
+    if number.isdecimal():
+        instances = instances[int(number) :][:1]
     if len(instances) == 1:
         return instances[0]
     if instances:

@@ -1,28 +1,39 @@
-"""What the kernel makes of the energy model of a machine file: what it refuses, and which points it never uses."""
+"""What kernels make of the energy model of a machine file: what they refuse, and which points they pass over."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opplab.errors import InputError
-from opplab.kernel.energy import EmPerfState, EnergyModel
+from opplab.kernel.native import native as _kernel
 
 Tree = Mapping[str, Any]
 
 
-def inefficient_khz(cluster: Tree) -> list[int]:
-    """Give the clocks that the kernel passes over: a higher one costs no more for the same work.
+def inefficient_points(points: Sequence[tuple[int, int]], capacity: int) -> list[str]:
+    """Describe which points (kHz, uW) kernels mark as inefficient and pass over, which kernels, and why.
 
     Raises
     ------
     InputError
         The kernel refuses the table.
+
+    Notes
+    -----
+    Source: kernel/power/energy_model.c:em_compute_costs(), v6.12; em_create_perf_table(), v5.16 and v6.1.
+
+    Examples
+    --------
+    A faster point costs no more; 100 MHz costs less than 150 MHz, but performs 10.7, and the kernel takes 10:
+
+    >>> inefficient_points([(300_000, 9_000), (600_000, 10_000)], 1024)
+    ['the kernel passes over 300 MHz from v5.16 on: a faster point costs no more per work']
+    >>> (words,) = inefficient_points([(100_000, 30_000), (150_000, 46_000), (1_000_000, 600_000)], 107)
+    >>> words.partition(": ")[0]
+    'the kernel passes over 100 MHz from v6.9 on, by rounding alone'
     """
-    # As its device tree would have them.
-    points = [(opp.get("khz") or round(1000 * opp["mhz"]), opp.get("uw", 0)) for opp in cluster["opp"]]
-    model = EnergyModel(points, cpus=[0], capacity=cluster["capacity"])
-    return [state.freq_khz for state in map(EmPerfState._make, model.states) if state.inefficient]
+    return _kernel.inefficient_points(list(points), capacity)
 
 
 def registers_artificial(tree: Tree) -> bool:
@@ -43,10 +54,6 @@ def registers_artificial(tree: Tree) -> bool:
 def energy_model_notes(tree: Tree) -> list[str]:
     """Describe what keeps a machine from energy-aware scheduling, and which points are inefficient.
 
-    Notes
-    -----
-    Source: kernel/power/energy_model.c:em_create_perf_table(), em_compute_costs(), v6.12.
-
     Examples
     --------
     >>> little = {"name": "A55", "capacity": 300, "opp": [{"khz": 300000, "uw": 0}]}
@@ -54,7 +61,7 @@ def energy_model_notes(tree: Tree) -> list[str]:
     >>> for line in energy_model_notes({"cluster": [little, big]}):
     ...     print(line)
     no energy-aware scheduling: cluster A55: state 0: the power is not within 1..64000000 uW
-    cluster A78: the kernel passes over 300 MHz: a higher clock costs no more for the same work
+    cluster A78: the kernel passes over 300 MHz from v6.0 on: a faster point costs no more per work
     """
     clusters = tree["cluster"]
     if tree.get("processor") is not None or len({cluster["capacity"] for cluster in clusters}) < 2:
@@ -65,15 +72,12 @@ def energy_model_notes(tree: Tree) -> list[str]:
         return ["the energy model is the artificial one that cppc_cpufreq registers since v5.19"]
     notes = []
     for cluster in clusters:
+        # As its device tree would have them.
+        points = [(opp.get("khz") or round(1000 * opp["mhz"]), opp.get("uw", 0)) for opp in cluster["opp"]]
         try:
-            khz = inefficient_khz(cluster)
+            found = inefficient_points(points, cluster["capacity"])
         except InputError as error:
+            found = []
             notes.append(f"no energy-aware scheduling: cluster {cluster['name']}: {error}")
-            continue
-        if khz:
-            mhz = ", ".join(f"{value / 1000:g}" for value in khz)
-            notes.append(
-                f"cluster {cluster['name']}: the kernel passes over {mhz} MHz: "
-                "a higher clock costs no more for the same work"
-            )
+        notes += [f"cluster {cluster['name']}: {words}" for words in found]
     return notes

@@ -13,6 +13,7 @@ from typing import Any
 
 from opplab.cpulist import cpus_in
 from opplab.errors import InputError
+from opplab.fit.energy_model import inefficient_points
 from opplab.fit.machine_power import INTERVAL_MARK, NEXT_MARK
 from opplab.kernel import EnergyModel, find_energy_efficient_cpu
 from opplab.kernel.energy import EmPerfState
@@ -63,6 +64,21 @@ def coefficient(opps: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None
     return found, max(abs(found * x / power - 1) for x, power in points)
 
 
+def _points(cluster: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Give the points (kHz, uW) of a cluster's energy model.
+
+    Raises
+    ------
+    InputError
+        A power is not known.
+    """
+    points = [(opp["khz"], _power_uw(opp)) for opp in cluster["opps"]]
+    known = [(khz, power) for khz, power in points if power is not None]
+    if len(known) < len(points):
+        raise InputError(f"cluster {cluster['name']}: the power of a point is not known, so there is no energy model")
+    return known
+
+
 def _energy_model(cluster: Mapping[str, Any]) -> EnergyModel:
     """Give the kernel's energy model of a cluster.
 
@@ -71,11 +87,7 @@ def _energy_model(cluster: Mapping[str, Any]) -> EnergyModel:
     InputError
         A power is not known, or the kernel refuses the table.
     """
-    points = [(opp["khz"], _power_uw(opp)) for opp in cluster["opps"]]
-    known = [(khz, power) for khz, power in points if power is not None]
-    if len(known) < len(points):
-        raise InputError(f"cluster {cluster['name']}: the power of a point is not known, so there is no energy model")
-    return EnergyModel(known, cpus=cpus_in(cluster["cpus"]), capacity=cluster["capacity"])
+    return EnergyModel(_points(cluster), cpus=cpus_in(cluster["cpus"]), capacity=cluster["capacity"])
 
 
 def _warnings(cluster: Mapping[str, Any]) -> list[str]:
@@ -84,12 +96,7 @@ def _warnings(cluster: Mapping[str, Any]) -> list[str]:
     words = []
     # What the kernel refuses has no states; the findings below and EAS's line give the reason.
     with contextlib.suppress(InputError):
-        states = map(EmPerfState._make, _energy_model(cluster).states)
-        words = [
-            f"{state.freq_khz / 1000:g} MHz is inefficient: a faster point costs no more"
-            for state in states
-            if state.inefficient
-        ]
+        words = inefficient_points(_points(cluster), cluster["capacity"])
     powers = [(opp["khz"], _power_uw(opp)) for opp in opps]
     words += [
         f"power falls from {low / 1000:g} to {high / 1000:g} MHz"

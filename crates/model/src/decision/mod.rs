@@ -454,6 +454,10 @@ pub const CODES: [(&str, &[Code]); 12] = [
             code("more-capacity", "no CPU can grant its lower clamp; this one has the most capacity"),
             code("prev-does-not-fit", "it does not fit where it was, and this costs the least energy of the others"),
             code("stay", "no other CPU that fits it as well would save enough, so it stays"),
+            code(
+                "wrapped",
+                "a CPU whose domain would use less energy with it than without was passed over, as that unsigned difference wraps to a huge one (before v5.14)",
+            ),
         ],
     ),
     (
@@ -563,6 +567,7 @@ mod tests {
         assert_eq!(word("eas_rule", EasRule::Overutilized as u8), "overutilized");
         assert_eq!(word("eas_rule", EasRule::BetterFit as u8), "better-fit");
         assert_eq!(word("eas_rule", EasRule::Stay as u8), "stay");
+        assert_eq!(word("eas_rule", EasRule::Wrapped as u8), "wrapped");
         assert_eq!(word("affine_rule", WakeAffineRule::PrevIdle as u8), "prev-idle");
         assert_eq!(word("affine_rule", WakeAffineRule::Weight as u8), "weight");
         assert_eq!(word("sibling_rule", SiblingRule::RecentIdle as u8), "recent-idle");

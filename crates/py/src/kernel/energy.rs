@@ -4,7 +4,7 @@ use opplab_guarded::guarded;
 use opplab_kernel::cpufreq::cppc::artificial_em;
 use opplab_kernel::cpufreq::facts::RqFacts;
 use opplab_kernel::eas::{EasCpu, EasExplanation, EasFacts, EasGates, EasTask, find_energy_efficient_cpu};
-use opplab_kernel::energy_model::{EmPerfDomain, EmPerfState, em_create_perf_table};
+use opplab_kernel::energy_model::{EmPerfDomain, EmPerfState, em_create_perf_table, inefficient_points};
 use opplab_kernel::profile::{Eas, FeecEnergy, KernelProfile};
 use opplab_kernel::sched::placement::CpuCapacity;
 use pyo3::prelude::*;
@@ -30,6 +30,14 @@ pub(super) fn py_artificial_em(
     let em = artificial_em(&caps.inner, capacity, efficiency_class);
     let em = em.map_err(|error| refuse(py, error))?;
     Ok((em.states.iter().map(state).collect(), em.loop_calls, em.spun))
+}
+
+/// Sentences about the points that kernels pass over.
+#[guarded]
+#[pyfunction(name = "inefficient_points")]
+pub(super) fn py_inefficient_points(py: Python<'_>, points: Vec<(u64, u64)>, capacity: u64) -> PyResult<Vec<String>> {
+    let found = inefficient_points(&points, capacity).map_err(|error| refuse(py, error))?;
+    Ok(found.iter().map(ToString::to_string).collect())
 }
 
 #[pyclass(subclass, frozen, name = "EnergyModel", module = "opplab._opplab.kernel")]

@@ -84,7 +84,7 @@ pub(crate) mod bindings {
             py_map_util_perf, py_schedutil_cpu_util,
         },
         cpuidle::PyIdleGovernor,
-        energy::{PyEnergyModel, py_artificial_em, py_find_energy_efficient_cpu},
+        energy::{PyEnergyModel, py_artificial_em, py_find_energy_efficient_cpu, py_inefficient_points},
         freq_invariance::{
             PyCppcPerfCaps, amd_max_freq_ratio, freq_max_of, freq_max_ratio, intel_max_freq_ratio, py_cppc_scale_freq,
             py_scale_freq_tick, py_squeeze_efficiency_classes,
