@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import opplab
@@ -16,6 +17,7 @@ from opplab import results
 from opplab.comparison.compare import Tables
 from opplab.comparison.gate import check
 from opplab.comparison.tables import laid_out, render
+from opplab.report.numbers import quantity
 from opplab.summary.compared import report
 
 from calls import answered
@@ -504,6 +506,21 @@ def test_energy_of_a_part_of_a_benchmark_is_named(tmp_path: Path) -> None:
         (table,) = opplab.compare(found)
         words = [note for note in table.notes if "elapsed is of the whole benchmark, energy of the " in note]
         assert len(words) == part
+
+
+def test_what_was_simulated_is_named_by_workload(tmp_path: Path) -> None:
+    """One range of two workloads was false of the second; nine tenths of a build passed for all of it."""
+    params = ("--param", "jobs=8,32", "--iterations", "1")
+    done = answered("run", "kernbench", "-m", "epyc-7742-2s", *params, "-o", tmp_path / "out", columns=400)
+    found = pl.read_parquet(tmp_path / "out/results.parquet").pivot(on="metric", index="param", values="value")
+    of = dict(zip(found["param"], (found["energy"] / found["power"]).to_list(), strict=True))
+    said = "; ".join(
+        f"{quantity(of[param])} s{' of it that were simulated' * first} (kernbench {param.replace('=', ' ')})"
+        for first, param in zip((True, False), found["param"], strict=True)
+    )
+    assert f"elapsed is of the whole benchmark, energy of the {said}" in done.output
+    (table,) = opplab.compare(tmp_path / "out")
+    assert any(said in note for note in table.notes)
 
 
 def test_a_run_and_its_comparison_simulated_the_same_seconds(tmp_path: Path) -> None:

@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(domain.em_cpu_energy(100, 10, 600, 600, FeecEnergy::Bounded), domain.states[1].cost * 10);
     }
 
-    /// Goal: what only rounding marks is told from what costs more, with the kernels that do so, by hand.
+    /// Goal: what only rounding marks differs from what costs more, with the kernels that do so, by hand.
     #[test]
     fn rounding_is_told_from_cost() {
         let words = |points: &[(u64, u64)], capacity| -> Vec<String> {

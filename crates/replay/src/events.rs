@@ -778,7 +778,9 @@ impl LatePeriods {
             return "By its wake-ups no task is periodic".to_owned();
         }
         let own = if *by_deadline { ", or their deadline" } else { "" };
-        format!("By its wake-ups {late} of {activations} activations of periodic tasks took longer than their period{own}")
+        format!(
+            "By its wake-ups {late} of {activations} activations of periodic tasks took longer than their period{own}"
+        )
     }
 }
 

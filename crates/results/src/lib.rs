@@ -169,7 +169,8 @@ impl Run<'_> {
 
     /// The mean power in W between the marks whose pace counts for what does not run; nothing if all of it runs.
     fn power_at_pace(&self) -> Values {
-        let (&[_, from_ns, to_ns], &[_, from_fj, to_fj]) = (&self.outcome.marks_ns[..], &self.outcome.marks_fj[..]) else {
+        let (&[_, from_ns, to_ns], &[_, from_fj, to_fj]) = (&self.outcome.marks_ns[..], &self.outcome.marks_fj[..])
+        else {
             return Vec::new();
         };
         let watts = (to_fj - from_fj) as f64 / 1e6 / (to_ns - from_ns).max(1) as f64;

@@ -144,7 +144,7 @@ pub struct Outcome {
     pub points: Vec<Vec<OperatingPoint>>,
     /// Per CPU: ns busy at each operating point of its cluster.
     pub busy_ns_by_opp: Vec<Vec<u64>>,
-    /// Per CPU: ns in each idle state; the last entry is idle time outside any state (entering, leaving).
+    /// Per CPU: ns in each idle state; the last entry is idle time outside any state (leaving one).
     pub idle_ns_by_state: Vec<Vec<u64>>,
     /// Per CPU: ns of wall time at each operating point, busy or idle.
     pub time_ns_by_opp: Vec<Vec<u64>>,

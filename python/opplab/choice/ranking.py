@@ -312,7 +312,7 @@ class Ranking:
         notes = [
             metered if "power" in self.shown or "energy" in self.shown else "",
             start_up([(workload, self.base["duration_ns"], self.begun_ns)]),
-            whole_of(runs.values(), [workload]),
+            whole_of({"": runs.values()}, {"": workload}),
             periods_together(workload) if self.latencies else "",
             f"missed counts the first {COLD_NS / 1e9:g} s, too{why}; these leave no setting out" if cold else "",
             never_finished(late) if late else "",

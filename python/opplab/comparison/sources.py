@@ -414,7 +414,10 @@ class Frame(Source):
         found = {}
         for metric in _times():
             times = own.filter(pl.col("metric") == metric).join(parts, on=keys, nulls_equal=True)
-            found[metric] = of_a_part(metric, times.select("part", "value").drop_nulls().iter_rows())
+            by_param: dict[str, list[tuple[float, float]]] = {}
+            for param, part, value in times.select("param", "part", "value").drop_nulls().iter_rows():
+                by_param.setdefault(f"{benchmark} {param.replace('=', ' ')}".strip(), []).append((part, value))
+            found[metric] = of_a_part(metric, by_param)
         self._parts[benchmark] = {metric: words for metric, words in found.items() if words}
         return self._parts[benchmark]
 

@@ -39,9 +39,9 @@ def watts_by_state(case: _opplab.Case) -> list[dict[str, Any]]:
     list of dict
         ``cluster``, ``what``, ``time_pct`` of the time of its CPUs, or of the cluster, and ``power_w``, None where the
         machine file has none: of a cluster, or of idle states. What is shared
-        is drawn always where the cluster has no idle states of its own, whatever its CPUs do. CPUs that enter
-        or leave a state draw the power of the shallowest one. Where that follows the clock, or the state polls, it
-        is one row with the work.
+        is drawn always where the cluster has no idle states of its own, whatever its CPUs do. CPUs that leave
+        a state draw the power of the shallowest one, and entry counts as the state. Where the shallowest one's power
+        follows the clock, or it polls, it is one row with the work.
     """
     from opplab.simulation.power import has_idle_power, known_power
 
@@ -52,7 +52,7 @@ def watts_by_state(case: _opplab.Case) -> list[dict[str, Any]]:
     for index, cluster in enumerate(machine["cluster"]):
         cpus = outcome["clusters"][index]["cpus"]
         states = cluster.get("idle", [])
-        names = [*(state["name"] for state in states), "enters or leaves a state"]
+        names = [*(state["name"] for state in states), "leaves a state"]
         ns = [sum(outcome["idle_ns_by_state"][cpu][state] for cpu in cpus) for state in range(len(names))]
         uw = [state.get("uw", 0) for state in states]
         uw.append(uw[0] if uw else 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _SCALES = {
     "J": ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ")),
@@ -46,30 +46,38 @@ def fitting(values: Iterable[float], unit: str) -> tuple[float, str]:
     return 1.0, unit
 
 
-ALL_OF_IT = 0.8
-"""Energy of less than this share of a benchmark's time is of a part of it: meters begin and end near its work."""
+ALL_OF_IT = 0.98
+"""Energy of less than this share of a benchmark's time is of a part of it."""
 
 
-def of_a_part(metric: str, times_s: Iterable[tuple[float, float]]) -> str:
+def of_a_part(metric: str, times_s: Mapping[str, Iterable[tuple[float, float]]]) -> str:
     """Word that a benchmark's time is of all of it, and energy and work of the seconds that were simulated.
 
     Parameters
     ----------
-    times_s : iterable of (float, float)
-        Of each run what was simulated, and the benchmark's time.
+    times_s : mapping
+        Of each workload the runs: what was simulated, and the benchmark's time.
 
     Examples
     --------
-    >>> of_a_part("elapsed", [(0.5071, 2.03), (0.5129, 2.05)])
+    >>> of_a_part("elapsed", {"": [(0.5071, 2.03), (0.5129, 2.05)]})
     'elapsed is of the whole benchmark, energy of the 0.5071 to 0.5129 s of it that were simulated'
-    >>> of_a_part("elapsed", [(0.1248, 0.1159)])
+    >>> of_a_part("elapsed", {"jobs 2": [(66.1, 370.3)], "jobs 128": [(16.2, 16.2)]})
+    'elapsed is of the whole benchmark, energy of the 66.10 s of it that were simulated (jobs 2)'
+    >>> of_a_part("elapsed", {"": [(0.1248, 0.1159)]})
     ''
     """
-    known = [part for part, whole in times_s if part < ALL_OF_IT * whole]
-    if not known:
+    found = []
+    for workload, times in times_s.items():
+        known = [part for part, whole in times if part < ALL_OF_IT * whole]
+        if known:
+            ends = " to ".join(dict.fromkeys(quantity(end) for end in (min(known), max(known))))
+            found.append((ends, f" ({workload})" if len(times_s) > 1 else ""))
+    if not found:
         return ""
-    ends = dict.fromkeys(quantity(end) for end in (min(known), max(known)))
-    return f"{metric} is of the whole benchmark, energy of the {' to '.join(ends)} s of it that were simulated"
+    (ends, of), *others = found
+    more = "".join(f"; {some_of((f'{ends} s{of}' for ends, of in others), 3)}" if others else "")
+    return f"{metric} is of the whole benchmark, energy of the {ends} s of it that were simulated{of}{more}"
 
 
 def some_of(words: Iterable[str], most: int) -> str:

@@ -478,8 +478,7 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
         _unfinished(cases),
     ]
     beside += [_first_idle(policies, cases), shared, *_unknown_boosts(experiment, cases)]
-    every_run = [run for of in cases.values() for run in of.values()]
-    answer.assumed = _assumed(experiment, lines, every_run, sure, beside)
+    answer.assumed = _assumed(experiment, lines, cases, sure, beside)
     answer.missing = _cut(experiment, results)
     if is_unknown(results):
         how = how_to_get_power(machines_of(experiment).values())
@@ -546,24 +545,20 @@ def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
     return " ".join(words)
 
 
-def whole_of(runs: Iterable[Mapping[str, float | None]], workloads: Iterable[Mapping[str, Any]]) -> str:
-    """Report that a benchmark's time is of all of it where energy and work are of the part that ran."""
-    known = list(runs)
-    for work in workloads:
+def whole_of(
+    runs: Mapping[str, Iterable[Mapping[str, float | None]]], workloads: Mapping[str, Mapping[str, Any]]
+) -> str:
+    """Report that a benchmark's time is of all of it where energy and work are of the part that ran, by workload."""
+    times: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for place, work in workloads.items():
         name, _, _, rule = (work.get("metric") or [""] * 4)[:4]
-        if rule not in _TIMES:
-            continue
-        words = of_a_part(
-            name,
-            (
+        if rule in _TIMES:
+            times.setdefault(name, {})[place] = [
                 (energy / power, whole)
-                for one in known
+                for one in runs.get(place, ())
                 if (energy := one.get("energy")) and (power := one.get("power")) and (whole := one.get(name))
-            ),
-        )
-        if words:
-            return words
-    return ""
+            ]
+    return next(filter(None, (of_a_part(name, of) for name, of in times.items())), "")
 
 
 def _fingerprints(results: pl.DataFrame) -> dict[tuple[Point, str], set[tuple[int, str]]]:
@@ -1127,7 +1122,7 @@ def _what_compares(experiment: Experiment) -> str:
 def _assumed(
     experiment: Experiment,
     lines: Sequence[Line],
-    runs: Sequence[Mapping[str, float | None]],
+    cases: Mapping[tuple[Point, str], Values],
     sure: Sureness | None,
     beside: Sequence[str],
 ) -> str:
@@ -1136,7 +1131,10 @@ def _assumed(
     workloads = [(case.file["workload"], case.duration_ns, latest_begun_ns(case, experiment.cases)) for case in each]
     timed = any(line.values.get(PAIRS["response"][1]) is not None for line in lines)
     together = dict.fromkeys(periods_together(work) for work, *_ in workloads if timed)
-    whole = whole_of(runs, [work for work, *_ in workloads])
+    runs: dict[str, list[Mapping[str, float | None]]] = {}
+    for ((_, benchmark, param), _), by_seed in cases.items():
+        runs.setdefault(_workload_of(benchmark, param), []).extend(by_seed.values())
+    whole = whole_of(runs, {_workload_of(case.benchmark, case.param): case.file["workload"] for case in each})
     in_turn = dict.fromkeys(note for work, *_ in workloads for note in shared_timers(work))
     notes = (*in_turn, start_up(workloads), *beside, _wake_up(experiment, lines), whole, *together)
     machines = {case.machine: case for case in experiment.cases}

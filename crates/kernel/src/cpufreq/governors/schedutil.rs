@@ -1340,8 +1340,7 @@ mod tests {
     #[test]
     fn iowait_boost_by_frequency_as_a_level() {
         let gates = SugovGates { iowait: SugovIowaitBoost::Frequency, ..SugovGates::V6_12 };
-        let mut governor =
-            SugovPolicy::new(SugovConfig { fast_switch: true, adjust_perf: true, ..config(1, gates) });
+        let mut governor = SugovPolicy::new(SugovConfig { fast_switch: true, adjust_perf: true, ..config(1, gates) });
         let levels = (0..3).map(|step| {
             let time = 1_000_000_000 + step * 2_000_000;
             match governor.update(time, 0, SCHED_CPUFREQ_IOWAIT, &policy(true), [busy(0, step)].as_slice()) {
