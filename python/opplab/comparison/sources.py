@@ -413,7 +413,7 @@ class Frame(Source):
         parts = cases.with_columns(part=pl.col("energy") / pl.col("power"))
         found = {}
         for metric in _times():
-            times = own.filter(pl.col("metric") == metric).join(parts, on=keys, nulls_equal=True)
+            times = own.filter(pl.col("metric") == metric).join(parts, on=keys, nulls_equal=True, maintain_order="left")
             by_param: dict[str, list[tuple[float, float]]] = {}
             for param, part, value in times.select("param", "part", "value").drop_nulls().iter_rows():
                 by_param.setdefault(f"{benchmark} {param.replace('=', ' ')}".strip(), []).append((part, value))
