@@ -340,7 +340,7 @@ def test_a_class_that_nothing_names_is_said_to_be_a_guess() -> None:
     assert "class laptop [0.6 .. 7]" in generic_power(named)[1]
     words = generic_power("\n".join(lines))[1]
     assert (
-        "6 W a package awake, class laptop or desktop [0.6 .. 52], a guess between the two: no `processor.model_name`"
+        "6 W a package awake, class laptop or desktop [0.6 .. 52], a guess between the two: neither `processor.model_name`"
         in words
     )
 

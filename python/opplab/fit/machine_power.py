@@ -774,7 +774,7 @@ def generic_power(text: str) -> tuple[str, str]:
         awake_w = kind.awake_w * count
         package = f"{kind.awake_w:g} W a {kind.each} awake, class {kind.name} [{kind.low_w:g} .. {kind.high_w:g}]"
         if kind is CLASSES["client"]:
-            package += ", a guess between the two: no `processor.model_name` and no `pm_profile`"
+            package += ", a guess between the two: neither `processor.model_name` nor `pm_profile` names one"
         marks["cluster.opp.cluster_uw"] = f"{GENERIC_MARK}: {package}: {kind.source}"
         ranges["cluster.opp.cluster_uw"] = _percent(kind.low_w / kind.awake_w, kind.high_w / kind.awake_w)
     _put_curve(tree, busy, None if awake_w is None else lambda _: awake_w)
