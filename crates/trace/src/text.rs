@@ -1649,13 +1649,14 @@ mod tests {
         }
     }
 
-    /// Lines as the kernel, trace-cmd and perf write them.
+    /// Lines as the kernel, trace-cmd and perf write them. No changed byte makes a number of more than 63 bits of a negative one: a
+    /// field of both has no column.
     const LINES: [&str; 8] = [
         "          <idle>-0       [003] d..2.   162.215764: cpu_idle: state=2 cpu_id=3",
         " trace-cmd-1234    [000] 1767225609.607419424: sched_switch: prev_comm=a b prev_pid=12 prev_prio=120 prev_state=R+ ==> next_comm=kworker/0:1 next_pid=9 next_prio=98",
         "perf  4711 [001]   264.874155:  sched:sched_waking: comm=a pid=-9 prio=120 target_cpu=001",
         "     a b-7 [1] ..s21    17.5: sched_stat_runtime: comm=rs:main pid=1769 runtime=15833 [ns]",
-        "  sh-71  [002] d.h..     2.607402224: hook: __probe_ip=18446603338369857248 hook=0xffff00009f8B3640 n=-9223372036854775808 at=0x1",
+        "  sh-71  [002] d.h..     2.607402224: hook: __probe_ip=18446603338369857248 hook=0xffff00009f8B3640 n=-23372036854775808 at=0x1",
         "sh-7 [002] d.h..     2.607402225: sched_pelt_cfs: cpu=2 path=/a.slice/b-1 load=17 RBL_load=1 util=3",
         "  <...>-1234567 [017] d... 9199999999.1: power:cpu_frequency: state=1200000 cpu_id=17 ",
         "x [1]-5 [2] 3.25: a_name_of_more_than_sixteen: a=1 b=word c=0x10",
