@@ -273,6 +273,23 @@ def test_timers_decide_the_rate_of_tasks_that_are_in_time(governor: str) -> None
         assert found.data["limit"] == ("top" if (limit, governor) == ("clock", "performance") else limit)
 
 
+def test_timers_decide_the_rate_where_some_is_late_too() -> None:
+    """Six late activations of 36000, at the start, made "The clocks decide the rate".
+
+    Method: performance does the same work.
+    """
+    made = opplab.Workload.periodic(12, run_us=6000, period_us=10000)
+    runs = [
+        opplab.simulate("xeon-6130-2s", made, opplab.Policy(governor=governor), seconds=2)
+        for governor in ("schedutil", "performance")
+    ]
+    slow, fast = (dict(run.metrics.select("metric", "value").iter_rows()) for run in runs)
+    assert slow["missed_activations"] > 0
+    assert (slow["activations"], slow["work_done"]) == pytest.approx((fast["activations"], fast["work_done"]), rel=1e-3)
+    (limit,) = [one for one in opplab.explain(runs[0], why_slow=True) if one.kind == "limit"]
+    assert limit.text.startswith("Timers decide the rate, and the clocks how much is late")
+
+
 def test_lost_resumes_are_named_where_activations_are_in_time() -> None:
     """Each second frame was lost, and all that was printed was that no activation was missed.
 
@@ -1133,10 +1150,10 @@ def test_one_limit_acts(
         outcome["wall_ns"] = 200
     assert acting_limit(outcome, 100, held, beside)[0] == limit
     if limit == "full":
-        assert acting_limit(outcome, 100, held, beside, in_time=True)[0] == "full"
+        assert acting_limit(outcome, 100, held, beside, timed=True)[0] == "full"
         assert acting_limit({**outcome, "wall_ns": 200}, 100, held, beside)[0] == "top"
     if limit in {"full", "clock", "turbo-bin"}:
-        assert acting_limit({**outcome, "wall_ns": 200}, 100, held, beside, in_time=True)[0] == "timer"
+        assert acting_limit({**outcome, "wall_ns": 200}, 100, held, beside, timed=True)[0] == "timer"
     if not any((line_ns, io_ns, throttled_ns)) and beside == (0, 0):
         assert acting_limit(outcome, 100, held, beside, fixed_speed=True)[0] == "full"
 

@@ -82,7 +82,8 @@ def acting_limit(
     beside_ns: tuple[int, int] = (0, 0),
     *,
     fixed_speed: bool = False,
-    in_time: bool = False,
+    timed: bool = False,
+    late: bool = False,
     budgets: bool = False,
 ) -> tuple[str, str]:
     """Give the limit that acts on the rate of a run, and what shows it.
@@ -99,8 +100,10 @@ def acting_limit(
         Time that they were busy beside a busy thread of their core, and how much of it was lost by that.
     fixed_speed : bool
         They execute as fast at every clock, so that no clock acts.
-    in_time : bool
-        Each task waits for a timer, and none came too late to it.
+    timed : bool
+        Each task waits for a timer, and no work is lost: more speed ends it sooner, and makes no more of it.
+    late : bool
+        Some came too late to it.
     budgets : bool
         The runtime of deadline tasks was used up, which is work and not time: clocks do not decide how much they do.
 
@@ -134,18 +137,20 @@ def acting_limit(
         return "smt", f"Threads that share cores decide the rate, more than the clock{told}."
     busy = [100 * sum(times) for times in outcome["busy_ns_by_opp"]]
     full = [cpu for cpu, times in enumerate(busy) if times >= FULL_PCT * outcome["wall_ns"]]
-    if in_time and not full:
+    by_timers = timed and not full
+    if by_timers and not late:
         return "timer", f"Timers decide the rate: no activation was missed, and no CPU was full{told}."
+    clocks = "Timers decide the rate, and the clocks how much is late" if by_timers else "The clocks decide the rate"
     elsewhere = " where no budget does" if budgets else ""
     most = max(held_ns, key=lambda name: held_ns[name], default="")
     if most and 2 * held_ns[most] > busy_ns and not fixed_speed:
-        return most, f"The clocks decide the rate{elsewhere}, held by {SLOW[most]}{told}."
+        return most, f"{clocks}{elsewhere}, held by {SLOW[most]}{told}."
     if 100 * saved_ns < busy_ns:
         if full:
             return "full", f"No clock helps: {cpu_list(full)} {'is' if len(full) == 1 else 'are'} full{told}."
-        clocks = "the speed does not follow it" if fixed_speed else "the CPUs are at their highest ones"
-        return "top", f"No clock helps: {clocks}, and none is full{told}."
-    return "clock", f"The clocks decide the rate{elsewhere}{told}."
+        why = "the speed does not follow it" if fixed_speed else "the CPUs are at their highest ones"
+        return "top", f"No clock helps: {why}, and none is full{told}."
+    return "clock", f"{clocks}{elsewhere}{told}."
 
 
 def quotas_that_acted(outcome: _opplab.Outcome, task: int | None = None) -> list[Finding]:
@@ -303,7 +308,7 @@ def slow_cpus(
     if not governor_known:
         findings.append(unknown_governor(facts["governor"]))
     held_ns: dict[str, int] = {name: sums[name]["slow_ns"] for name in HELD_BY if name in sums}
-    in_time = not nr_missed and not outcome["lost_resumes"] and _is_timed(case)
+    timed, late_any = not outcome["lost_resumes"] and _is_timed(case), bool(nr_missed)
     acted: list[Finding] = []
     # Events take another run, in which only deadline and real-time tasks are throttled.
     if {"deadline", *REAL_TIME} & {task["policy"][0] for task in file["workload"]["tasks"]}:
@@ -313,7 +318,7 @@ def slow_cpus(
         acted += throttling_that_acted(rt_stops(tables["rt_throttle"], start_ns, end_ns))
     budgets = any(one.kind == "budget" for one in acted)
     limit, words = acting_limit(
-        outcome, busy_ns, held_ns, beside_ns, fixed_speed=fixed_speed, in_time=in_time, budgets=budgets
+        outcome, busy_ns, held_ns, beside_ns, fixed_speed=fixed_speed, timed=timed, late=late_any, budgets=budgets
     )
     if governor_known or limit not in OF_CLOCKS:
         data = {"limit": limit, "line_ns": outcome["line_ns"], "io_ns": outcome["io_ns"]}
