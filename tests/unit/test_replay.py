@@ -1103,6 +1103,30 @@ def test_an_interval_spans_both_baselines_and_single_runs() -> None:
         assert high == pytest.approx(max(ends) + hypot(reach, own) + 3 * ratio, abs=0.05)
 
 
+def test_one_policy_may_do_all_of_the_work_that_a_trace_lacks(tmp_path: Path) -> None:
+    """Tasks that sleep after each run are on the little CPUs alone; their busy time had the share of all work.
+
+    Method: the same work run under the other policy.
+    """
+    timer = {"ref": "unique", "period": 16_667}
+    tasks = {
+        "game": {"loop": -1, "cpus": [7], "run": 9000, "timer": timer},
+        "sync": {"instance": 2, "loop": -1, "cpus": [0, 1, 2, 3], "run": 1000, "sleep": 10_000},
+    }
+    work = Workload.parse(json.dumps({"global": {"calibration": "CPU7"}, "tasks": tasks}))
+
+    def busy(governor: str) -> dict[str, Any]:
+        place = str(tmp_path / f"{governor}.dat")
+        simulate("pixel4", work, Policy(governor=governor), seconds=4).to_trace(place)
+        found = json.loads(replay(place, "-m", "pixel4", "--governor", "performance", "--format", "json").stdout)
+        (row,) = (one for one in found["metrics"] if one["metric"] == "policy0 busy")
+        return row
+
+    own = busy("schedutil")
+    low, high = own["change_percent"]
+    assert low < 100 * (busy("performance")["recorded"] / own["recorded"] - 1) < high
+
+
 def test_work_beyond_the_recording_is_no_answer(tmp_path: Path) -> None:
     """A task that never slept ended early under higher clocks, and its idle time counted as saved energy, as near.
 

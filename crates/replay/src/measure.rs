@@ -123,7 +123,7 @@ impl PolicyTimes {
     }
 
     /// Cycles while its CPUs ran tasks, kHz ns.
-    fn busy_cycles(&self) -> u128 {
+    pub(crate) fn busy_cycles(&self) -> u128 {
         self.freq_khz.iter().zip(&self.busy_ns).map(|(&khz, &ns)| u128::from(khz) * u128::from(ns)).sum()
     }
 

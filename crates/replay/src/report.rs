@@ -1,5 +1,6 @@
 //! Comparisons as data, for people and programs: canonical JSON.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::slice;
 
@@ -71,12 +72,32 @@ fn self_check(comparison: &Comparison) -> Node {
     }
 }
 
+/// The work that the trace lacks, as if one policy did all of it: by its name the parts of 100 000 of its changed busy time.
+fn beyond_by_policy(comparison: &Comparison, machine: &Machine) -> BTreeMap<String, u64> {
+    let Some(changed) = comparison.changed.as_ref().filter(|_| comparison.beyond.share > 0) else {
+        return BTreeMap::new();
+    };
+    let work = |policy: &PolicyTimes| {
+        let cluster = machine.clusters.iter().find(|cluster| cluster.cpus.contains(&policy.cpus[0]))?;
+        Some(policy.busy_cycles() * u128::from(cluster.capacity) / u128::from(cluster.reference_khz().max(1)))
+    };
+    let all: u128 = changed.policies.iter().filter_map(work).sum();
+    let of = |policy: &PolicyTimes| {
+        let part = (u128::from(comparison.beyond.share) * all).checked_div(work(policy)?)?;
+        Some((format!("policy{} busy", policy.cpus[0]), u64::try_from(part).unwrap_or(u64::MAX)))
+    };
+    changed.policies.iter().filter_map(of).collect()
+}
+
 /// What is shown of each metric; what is not known is absent.
-fn metrics_node(rows: &[Metric]) -> Node {
+fn metrics_node(rows: &[Metric], beyond: &BTreeMap<String, u64>) -> Node {
     Node::list(rows.iter().map(|row| {
         let Metric { name, unit, recorded, replayed, changed, verdict, change_counts, runs, if_lost } = row;
         let runs = Some(runs).filter(|runs| !runs.is_empty());
-        node_table! { metric: name, unit, recorded, replayed, changed, verdict: verdict.words(), change_counts, runs, if_lost }
+        node_table! {
+            metric: name, unit, recorded, replayed, changed, verdict: verdict.words(), change_counts, runs, if_lost,
+            work_beyond: beyond.get(name),
+        }
     }))
 }
 
@@ -132,7 +153,7 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, clo
         self_check: self_check(comparison), closed_self_check: closed.map(self_check),
         work_share: comparison.work_share, work_beyond, beyond_tasks: work_beyond.map(|_| &comparison.beyond.tasks),
         unsure_tasks: work_unsure.as_ref().map(|_| &unsure.tasks), work_unsure: work_unsure.map(Vec::from),
-        metrics: metrics_node(&rows), silent: silent_node(replay, comparison, &rows, &periods),
+        metrics: metrics_node(&rows, &beyond_by_policy(comparison, machine)), silent: silent_node(replay, comparison, &rows, &periods),
         late: periods.late, late_words: periods.words(), unjudged: periods.unjudged,
         recorded: measured_node(recorded, slice::from_ref(recorded), machine, &comparison.silence, energy_known),
         replayed: node(&comparison.check, checks), changed: comparison.changed.as_ref().map(|run| node(run, changes)),

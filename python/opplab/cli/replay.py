@@ -152,7 +152,10 @@ def with_intervals(found: dict[str, Any]) -> dict[str, Any]:
         if isfinite(one["low"]) and isfinite(one["high"]):
             of_work = metric["metric"] == "energy" or metric["metric"].endswith(" busy")
             replayed = fmean(pair[0] for pair in pairs)
-            ends = _interval(metric, replayed, one, len(pairs), unsure if of_work else (0.0, 0.0))
+            less, more = unsure if of_work else (0.0, 0.0)
+            # One policy may do all of the work that the trace lacks.
+            more += 100 * (metric["work_beyond"] - found["work_beyond"]) / WHOLE if "work_beyond" in metric else 0.0
+            ends = _interval(metric, replayed, one, len(pairs), (less, more))
             metric["change_percent"] = ends
             if ends[0] <= 0 <= ends[1] and "change_counts" in metric:
                 metric["change_counts"] = False

@@ -102,7 +102,7 @@ def explain_trace(
         _check_one_task(known_as, str(task))
         named = _pid_named(known_as, str(task))
         outcome = case.run(False)
-        timeline, pid, activations, names = of_trace(path, speeds(outcome, facts), named)
+        timeline, pid, activations, names = of_trace(path, speeds(outcome, facts), named, machine)
         note = FIXED_SPEED if facts["fixed_speed"] else json.loads(check).get("speed")
         speed = [f"speed: {note}"] if note else []
         shown = str(task) if named == str(task) else f"{task} (pid {named})"

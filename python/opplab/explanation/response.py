@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from opplab import _opplab
+    from opplab.simulation.machine import Machine
 
 
 PARTS = {
@@ -438,12 +439,14 @@ def of_run(records: Records, task: int) -> tuple[Timeline, list[Activation]]:
     return timeline, activations or [one for one in timeline.awake(task) if one.start_ns >= records.warmup_ns]
 
 
-def of_trace(path: Path, cpus: dict[int, Cpu], task: str) -> tuple[Timeline, int, list[Activation], dict[int, str]]:
+def of_trace(
+    path: Path, cpus: dict[int, Cpu], task: str, machine: Machine | None
+) -> tuple[Timeline, int, list[Activation], dict[int, str]]:
     """Give the events of a trace, a task's pid, its activations, and the names of all tasks."""
     from opplab.trace.recording import Trace
 
     trace = Trace(path)
-    names, signals = trace.task_names(), trace.signals()
+    names, signals = trace.task_names(), trace.signals(machine)
     # A pid may have been several tasks', one after the other.
     known = {*names.items(), *signals.running.select("pid", "comm").rows()}
     # A trace's own list of names also has tasks that were before it.
