@@ -7,7 +7,7 @@ The better side and the unit also decide how values are averaged (`opplab.runs.i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -120,6 +120,19 @@ def is_answer(name: str) -> bool:
     """
     found = find(name)
     return found is None or found.kind == "whole"
+
+
+def powers(runs: Iterable[Container[str]]) -> tuple[str, ...]:
+    """Give the metrics that are the power of runs which measured these: at pace where that is known.
+
+    Examples
+    --------
+    >>> powers([{"power", "power_at_pace"}]), powers([{"power", "power_at_pace"}, {"power"}])
+    (('power_at_pace',), ('power', 'power_at_pace'))
+    """
+    known = list(runs)
+    at_pace = [POWER_AT_PACE in names for names in known]
+    return (*(("power",) if not all(at_pace) else ()), *((POWER_AT_PACE,) if any(at_pace) else ()))
 
 
 def answers(names: Iterable[str]) -> list[str]:

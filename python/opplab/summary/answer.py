@@ -617,8 +617,7 @@ def _columns(units: Mapping[str, tuple[str, str]], cases: Mapping[tuple[Point, s
     plain = [run for run in every_run if not any(metric in run for metric in benchmark)]
     rate = ["rate"] if cut or any(run.get("rate") for run in plain) else []
     # Power of the start of tasks and of their loops is no answer where there is that of the loops.
-    starts = [] if all(run.get(metrics.POWER_AT_PACE) for run in every_run) else ["power"]
-    wanted = [*own, *rate, "energy", *starts, metrics.POWER_AT_PACE, ENERGY_PER_WORK]
+    wanted = [*own, *rate, "energy", *metrics.powers(every_run), ENERGY_PER_WORK]
     if any(run.get("activations") for run in plain):
         # The time from a timer to the end of the work holds the wake-up, and is what the deadline is about.
         lost = any(run.get("lost_resumes") for run in plain)

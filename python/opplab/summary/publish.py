@@ -17,7 +17,7 @@ from opplab.certainty import change_text
 from opplab.comparison.method import compare_runs
 from opplab.comparison.sources import by_machine
 from opplab.files import printable, read_text, safe_name, write_bytes, write_text
-from opplab.metrics import FRAMES, answers, find
+from opplab.metrics import FRAMES, answers, find, powers
 from opplab.report.numbers import several
 from opplab.report.text import flow, render_table, terminal_width
 from opplab.simulation.power import how_to_get_power, is_unknown
@@ -49,7 +49,8 @@ def own_metrics(results: pl.DataFrame) -> list[str]:
     """Give the metrics of the benchmarks' own that were measured, frames of a GPU and, beside them, watts."""
     found = results["metric"].unique(maintain_order=True).to_list()
     chosen = answers(found)
-    return [*chosen, *(name for name in found if chosen and name == "power")]
+    by_benchmark = (set(of["metric"]) for of in results.partition_by("benchmark"))
+    return [*chosen, *(name for name in powers(by_benchmark) if chosen and name in found)]
 
 
 def mean_rows(results: pl.DataFrame) -> list[dict[str, Any]]:
@@ -211,7 +212,7 @@ def metric_tables(experiment: Experiment, results: pl.DataFrame) -> list[tuple[s
             own = answers(metrics)
             if all(name.startswith(FRAMES) for name in own):
                 continue
-            for metric in (name for name in metrics if name in own or name == "power"):
+            for metric in (name for name in metrics if name in own or name in powers([metrics])):
                 rows = compare_runs([place.load(label, benchmark, metric) for label in there]).rows
                 where = f" on {machine}" if len(places) > 1 else ""
                 declared = find(metric)
