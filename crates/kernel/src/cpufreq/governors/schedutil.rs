@@ -589,28 +589,21 @@ struct Look<'a> {
     tick_ns: u64,
     min_khz: u32,
     max_khz: u32,
-    /// The boost for I/O is a frequency, and so is what is asked for (up to v5.0).
-    boost_in_khz: bool,
 }
 
 impl SugovCpu {
     /// sugov_get_util() with the boost for I/O, v6.12.
     #[inline(always)]
     fn get_util<R: SugovRecorder>(&mut self, look: &Look<'_>, facts: &CpuFacts, max_cap: u64) -> Share<R::Steps> {
-        let boost = match look.gates.iowait {
-            SugovIowaitBoost::Capacity => self.iowait_boost_applied(look.time, max_cap, look.tick_ns),
-            SugovIowaitBoost::Frequency if look.boost_in_khz => None,
-            // No kernel: the boost's share of the highest frequency, of the capacity.
-            SugovIowaitBoost::Frequency => (self.iowait_boost != 0 && self.iowait_boost_halve(look.min_khz))
-                .then(|| u64::from(self.iowait_boost) * max_cap / u64::from(look.max_khz.max(1))),
-        };
+        let in_capacity = look.gates.iowait == SugovIowaitBoost::Capacity;
+        let boost = if in_capacity { self.iowait_boost_applied(look.time, max_cap, look.tick_ns) } else { None };
         let steps = look.gates.perf(&facts.rq, (facts.util_cfs, facts.util_cfs_boost), boost);
         self.bw_min = steps.min;
         self.util = steps.util;
-        if look.boost_in_khz {
-            return self.iowait_raise::<R>(look, max_cap, steps);
+        if in_capacity {
+            return Share { util: steps.util, max: max_cap, steps: steps.into() };
         }
-        Share { util: steps.util, max: max_cap, steps: steps.into() }
+        self.iowait_raise::<R>(look, max_cap, steps)
     }
 
     /// The boost for I/O as a share of the highest frequency (cpufreq_schedutil.c:sugov_iowait_boost(), v4.17).
@@ -870,6 +863,11 @@ impl SugovPolicy {
     ) -> Request {
         let previous = self.cpus[cpu].util;
         let share = self.own_share::<R>(time, cpu, own);
+        // A boost in kHz, which no kernel with levels has: its share of the capacity.
+        let boost = (share.max != own.rq.capacity).then(|| share.util * own.rq.capacity / share.max.max(1));
+        if let Some(level) = boost {
+            self.cpus[cpu].util = level;
+        }
         let held = self.hold_freq(cpu, own) && self.cpus[cpu].util < previous;
         if held {
             self.cpus[cpu].util = previous;
@@ -885,8 +883,13 @@ impl SugovPolicy {
         };
         if R::ENABLED {
             let outcome = if held { SugovOutcome::Held } else { SugovOutcome::Requested };
+            let steps: Option<PerfSteps> = share.steps.into();
+            let in_levels = |steps: PerfSteps| match boost {
+                Some(level) => PerfSteps { iowait: level, sum: level, util: level, ..steps },
+                None => steps,
+            };
             recorder.decision(&SugovDecision {
-                steps: share.steps.into(),
+                steps: steps.map(in_levels),
                 target_perf,
                 max_cap: own.rq.capacity,
                 raw_khz: 0,
@@ -954,10 +957,7 @@ impl SugovPolicy {
     #[inline(always)]
     fn look(&mut self, time: u64) -> (&mut [SugovCpu], Look<'_>) {
         let (min_khz, max_khz) = (self.limits.min_khz, self.cpuinfo.max_khz);
-        let boost_in_khz = self.gates.iowait == SugovIowaitBoost::Frequency
-            && self.gates.headroom == HeadroomPlace::InFrequency
-            && self.path != SugovPath::SinglePerf;
-        (&mut self.cpus, Look { gates: &self.gates, time, tick_ns: self.tick_ns, min_khz, max_khz, boost_in_khz })
+        (&mut self.cpus, Look { gates: &self.gates, time, tick_ns: self.tick_ns, min_khz, max_khz })
     }
 
     /// The share of one CPU (sugov_get_util(), v6.12).
@@ -1348,7 +1348,7 @@ mod tests {
                 other => panic!("no level: {other:?}"),
             }
         });
-        assert_eq!(levels.collect::<Vec<_>>(), [320, 640, 1024]);
+        assert_eq!(levels.collect::<Vec<_>>(), [256, 512, 1024]);
     }
 
     fn any_facts() -> impl Strategy<Value = CpuFacts> {
