@@ -7,7 +7,7 @@
 
 use crate::cpufreq::perf_margin::map_util_perf;
 use crate::cpufreq::schedutil::{map_util_freq, next_raw_freq_v5_10};
-use crate::profile::{EmCost, FeecEnergy, GATES, GateValue, PROFILES};
+use crate::profile::{EmCost, FeecEnergy, GATES, PROFILES};
 use crate::release::Version;
 
 /// The highest power that a state may have, 64 W in uW (include/linux/energy_model.h, v6.12).
@@ -193,10 +193,8 @@ pub fn inefficient_points(points: &[(u64, u64)], cpu_cap: u64) -> Result<Vec<Ine
     };
     let mut found = [true, false].map(|exact| InefficientPoints { exact, khz: Vec::new() });
     let values = GATES.iter().find(|gate| gate.name == "em_cost").map_or(&[][..], |gate| gate.values);
-    let marking = |&(form, value): &(EmCost, &GateValue)| {
-        value.since.filter(|_| form >= EmCost::MilliWattEfficient).map(|since| (form, since))
-    };
-    let forms: Vec<(EmCost, Version)> = EmCost::ALL.iter().copied().zip(values).filter_map(|of| marking(&of)).collect();
+    let since = EmCost::ALL.iter().zip(values).filter_map(|(&form, value)| Some((form, value.since?)));
+    let forms: Vec<(EmCost, Version)> = since.filter(|of| of.0 >= EmCost::MilliWattEfficient).collect();
     let mut previous = None;
     for (index, &(form, since)) in forms.iter().enumerate() {
         let next = forms.get(index + 1).map(|next| next.1);

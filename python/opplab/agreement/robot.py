@@ -18,7 +18,7 @@ from opplab import _opplab, catalog
 from opplab.comparison.tables import Cell, Row, Table
 from opplab.errors import InputError
 from opplab.files import relative, write_text
-from opplab.metrics import POWER_AT_PACE
+from opplab.metrics import powers
 from opplab.report.numbers import several, some_of
 from opplab.simulation.machine import Machine
 from opplab.sweep.progress import Shown, counted
@@ -292,7 +292,7 @@ def answer(
     results = _simulated(model, machine, variants, folder, iterations, seconds, jobs, progress)
     changes = _Changes(model, variants, results)
     # Of a run that is mostly the start of its tasks, the text has the watts of the rest.
-    metrics = (*model.metrics, (POWER, POWER_AT_PACE if POWER_AT_PACE in results["metric"] else "power"))
+    metrics = (*model.metrics, *((POWER, name) for name in powers([results["metric"].to_list()])))
     rows: list[Row] = []
     predictions: list[dict[str, Any]] = []
     without: dict[str, str] = {}

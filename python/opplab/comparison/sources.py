@@ -402,7 +402,7 @@ class Frame(Source):
 
     def _of_a_part(self, benchmark: str) -> dict[str, str]:
         """The times that are of a whole benchmark where its energy is of a part of it, and that in words."""
-        from opplab.report.numbers import of_a_part
+        from opplab.report.numbers import of_a_part, workload_of
 
         if benchmark in self._parts:
             return self._parts[benchmark]
@@ -415,8 +415,8 @@ class Frame(Source):
         for metric in _times():
             times = own.filter(pl.col("metric") == metric).join(parts, on=keys, nulls_equal=True, maintain_order="left")
             by_param: dict[str, list[tuple[float, float]]] = {}
-            for param, part, value in times.select("param", "part", "value").drop_nulls().iter_rows():
-                by_param.setdefault(f"{benchmark} {param.replace('=', ' ')}".strip(), []).append((part, value))
+            for param, part, value in times.select("param", "part", "value").drop_nulls(["part", "value"]).iter_rows():
+                by_param.setdefault(workload_of(benchmark, param), []).append((part, value))
             found[metric] = of_a_part(metric, by_param)
         self._parts[benchmark] = {metric: words for metric, words in found.items() if words}
         return self._parts[benchmark]

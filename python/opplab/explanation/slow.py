@@ -308,7 +308,7 @@ def slow_cpus(
     if not governor_known:
         findings.append(unknown_governor(facts["governor"]))
     held_ns: dict[str, int] = {name: sums[name]["slow_ns"] for name in HELD_BY if name in sums}
-    timed, late_any = not outcome["lost_resumes"] and _is_timed(case), bool(nr_missed)
+    timed = not outcome["lost_resumes"] and _is_timed(case)
     acted: list[Finding] = []
     # Events take another run, in which only deadline and real-time tasks are throttled.
     if {"deadline", *REAL_TIME} & {task["policy"][0] for task in file["workload"]["tasks"]}:
@@ -318,7 +318,11 @@ def slow_cpus(
         acted += throttling_that_acted(rt_stops(tables["rt_throttle"], start_ns, end_ns))
     budgets = any(one.kind == "budget" for one in acted)
     limit, words = acting_limit(
-        outcome, busy_ns, held_ns, beside_ns, fixed_speed=fixed_speed, timed=timed, late=late_any, budgets=budgets
+        *(outcome, busy_ns, held_ns, beside_ns),
+        fixed_speed=fixed_speed,
+        timed=timed,
+        late=bool(nr_missed),
+        budgets=budgets,
     )
     if governor_known or limit not in OF_CLOCKS:
         data = {"limit": limit, "line_ns": outcome["line_ns"], "io_ns": outcome["io_ns"]}

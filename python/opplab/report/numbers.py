@@ -46,6 +46,17 @@ def fitting(values: Iterable[float], unit: str) -> tuple[float, str]:
     return 1.0, unit
 
 
+def workload_of(benchmark: str, param: str | None) -> str:
+    """Give the name of a workload and its parameter in lines.
+
+    Examples
+    --------
+    >>> workload_of("kernbench", "jobs=2"), workload_of("sqlite", "")
+    ('kernbench jobs 2', 'sqlite')
+    """
+    return " ".join(filter(None, (benchmark, (param or "").replace("=", " "))))
+
+
 ALL_OF_IT = 0.98
 """Energy of less than this share of a benchmark's time is of a part of it."""
 

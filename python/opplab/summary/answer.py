@@ -17,7 +17,7 @@ from opplab import metrics, stats
 from opplab.certainty import ITERATIONS, Certainty, certainty, digits_of, quantile_draws, signed, unknown
 from opplab.comparison.method import apart, events_in
 from opplab.report.block import Block, Heat
-from opplab.report.numbers import fitting, of_a_part, quantity
+from opplab.report.numbers import fitting, of_a_part, quantity, workload_of
 from opplab.report.numbers import several as several_of
 from opplab.report.start import (
     COLD_NS,
@@ -442,7 +442,7 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
                     if (point[0], base, variant) in no_idle and is_of_power(metric):
                         changes[metric] = Change(change.value, unknown(NO_IDLE_POWER))
         machine, benchmark, param = point
-        workload = _workload_of(benchmark, param)
+        workload = workload_of(benchmark, param)
         if own := _of_groups(runs):
             groups[machine, workload, variant] = own
         done = _by_seed(runs, "work_done"), _by_seed(theirs, "work_done")
@@ -496,11 +496,6 @@ def _one_each(experiment: Experiment) -> list[Case]:
     return list({(case.benchmark, case.param): case for case in experiment.cases}.values())
 
 
-def _workload_of(benchmark: str, param: str) -> str:
-    """Give the name of a workload and its parameter in lines."""
-    return " ".join(filter(None, (benchmark, param.replace("=", " "))))
-
-
 def _metric_of(case: Case) -> str:
     """Give the metric that a case's benchmark reports; empty for none."""
     name: str = (case.file["workload"].get("metric") or [""])[0]
@@ -539,7 +534,7 @@ def _cut(experiment: Experiment, results: pl.DataFrame) -> str:
         runs = own.select("machine", "policy", "iteration").n_unique()
         ended = own.filter((own["metric"] == name) & own["value"].is_not_null()).height
         if cut := cut_of(name, ended, runs, case.duration_ns):
-            place = _workload_of(case.benchmark, case.param)
+            place = workload_of(case.benchmark, case.param)
             counted = _COUNTED.get(case.benchmark, "whole pieces of work")
             words.append(f"{place}: {cut}; rate is of the part that ran and counts {counted}.")
     return " ".join(words)
@@ -1064,7 +1059,7 @@ def _cold_waits(experiment: Experiment, lines: Sequence[Line], policies: Mapping
     found = []
     for case in _one_each(experiment):
         work = case.file["workload"]
-        own = [one for one in lines if one.workload == _workload_of(case.benchmark, case.param)]
+        own = [one for one in lines if one.workload == workload_of(case.benchmark, case.param)]
         changes = [(name, each.value, each.certainty.words) for one in own for name, each in one.changes.items()]
         governors = [policies[name]["governor"] for one in own if one.base for name in (one.base, one.variant)]
         found.append(cold_waits(read_changes(changes), work, case.duration_ns, governors, longer=not ends(work)))
@@ -1132,8 +1127,8 @@ def _assumed(
     together = dict.fromkeys(periods_together(work) for work, *_ in workloads if timed)
     runs: dict[str, list[Mapping[str, float | None]]] = {}
     for ((_, benchmark, param), _), by_seed in cases.items():
-        runs.setdefault(_workload_of(benchmark, param), []).extend(by_seed.values())
-    whole = whole_of(runs, {_workload_of(case.benchmark, case.param): case.file["workload"] for case in each})
+        runs.setdefault(workload_of(benchmark, param), []).extend(by_seed.values())
+    whole = whole_of(runs, {workload_of(case.benchmark, case.param): case.file["workload"] for case in each})
     in_turn = dict.fromkeys(note for work, *_ in workloads for note in shared_timers(work))
     notes = (*in_turn, start_up(workloads), *beside, _wake_up(experiment, lines), whole, *together)
     machines = {case.machine: case for case in experiment.cases}
