@@ -64,9 +64,10 @@ impl MetricRule {
 }
 
 impl Metric {
-    /// The metric of a run of `wall_ns` after the warm-up in which `counts` units were done and the benchmark's own
-    /// tasks had ended after `finished_ns`, with the marks at `marks_ns`; `None` if the run was too short for it.
-    pub fn value(&self, counts: u64, wall_ns: u64, finished_ns: Option<u64>, marks_ns: &[u64]) -> Option<f64> {
+    /// The metric of a run of `wall_ns` after the warm-up in which `units` (parts of them, too) were done and the
+    /// benchmark's own tasks had ended after `finished_ns`, with the marks at `marks_ns`; `None` if the run was too
+    /// short for it.
+    pub fn value(&self, units: f64, wall_ns: u64, finished_ns: Option<u64>, marks_ns: &[u64]) -> Option<f64> {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let factor = self.scale.0 as f64 / self.scale.1 as f64;
         let value = match self.rule {
@@ -74,9 +75,9 @@ impl Metric {
                 let &[start, from, to] = marks_ns else { return None };
                 return Some(seconds(finished_ns? - start) + seconds(to - from) * factor);
             }
-            MetricRule::Rate if wall_ns > 0 => counts as f64 / seconds(wall_ns),
+            MetricRule::Rate if wall_ns > 0 => units / seconds(wall_ns),
             MetricRule::Elapsed => seconds(finished_ns?),
-            MetricRule::Period if counts > 0 => seconds(wall_ns) / counts as f64,
+            MetricRule::Period if units > 0.0 => seconds(wall_ns) / units,
             MetricRule::Rate | MetricRule::Period => return None,
         };
         Some(value * factor)
@@ -158,7 +159,7 @@ mod tests {
 
     fn check(rule: MetricRule, scale: (u64, u64), finished_ns: Option<u64>, expected: Option<f64>) {
         let metric = Metric { name: "m".into(), unit: "1".into(), higher_is_better: true, rule, scale, marks: vec![] };
-        assert_eq!(metric.value(50, 2_000_000_000, finished_ns, &[]), expected, "{rule:?} {scale:?}");
+        assert_eq!(metric.value(50.0, 2_000_000_000, finished_ns, &[]), expected, "{rule:?} {scale:?}");
     }
 
     #[test]
@@ -180,7 +181,7 @@ mod tests {
             scale: (1, 1),
             marks: vec![],
         };
-        assert_eq!(metric.value(0, 1, None, &[]), None);
+        assert_eq!(metric.value(0.0, 1, None, &[]), None);
         assert_eq!(metric.check(0, 0), Ok(()));
         let elapsed = Metric { rule: MetricRule::Elapsed, ..metric };
         assert!(elapsed.check(0, 0).is_err());
@@ -198,7 +199,7 @@ mod tests {
             scale: (900, 50),
             marks: vec![1, 51, 101],
         };
-        let of = |finished_ns, marks_ns: &[u64]| metric.value(101, 9, finished_ns, marks_ns);
+        let of = |finished_ns, marks_ns: &[u64]| metric.value(101.0, 9, finished_ns, marks_ns);
         // 0.5 s run, and 18 times 0.1 s.
         let marks_ns = [1_000_000_000, 1_300_000_000, 1_400_000_000];
         assert!((of(Some(1_500_000_000), &marks_ns).expect("it has run") - 2.3).abs() < 1e-9);

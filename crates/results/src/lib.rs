@@ -117,7 +117,7 @@ impl Run<'_> {
     pub fn rows(&self) -> Vec<Row> {
         let own = self.case.workload.metric.as_ref().map(|own| {
             let Outcome { wall_ns, finished_ns, marks_ns, .. } = self.outcome;
-            let value = own.value(self.outcome.counts, *wall_ns, *finished_ns, marks_ns);
+            let value = own.value(self.outcome.units(), *wall_ns, *finished_ns, marks_ns);
             let better = if own.higher_is_better { Better::Higher } else { Better::Lower };
             Row { metric: own.name.clone(), unit: own.unit.clone(), better, value }
         });
@@ -149,11 +149,6 @@ impl Run<'_> {
     /// A share of the time in percent.
     fn percent_of_time(&self, ns: u64) -> f64 {
         (100 * u128::from(ns)) as f64 / self.wall_ns()
-    }
-
-    /// Events a second.
-    fn a_second(&self, count: u64) -> f64 {
-        count as f64 * 1e9 / self.wall_ns()
     }
 
     /// fJ in the time of the run, in W.

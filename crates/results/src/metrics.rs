@@ -51,7 +51,7 @@ metrics! {
     "lost_resumes", "%", Lower, Whole, "share of rt-app's resumes that found no task suspended: work that is not done",
         |r| r.share(r.outcome.lost_resumes, r.outcome.resumes);
     "rate", "1/s", Higher, Whole, "what the workload counts, a second",
-        |r| if r.outcome.counts == 0 { Vec::new() } else { r.one(r.a_second(r.outcome.counts)) };
+        |r| if r.outcome.counts == 0 { Vec::new() } else { r.one(r.outcome.units() * 1e9 / r.wall_ns()) };
     "freq_residency:CLUSTER@KHZ", "%", Neither, Detail, "share of a cluster's CPU time at a frequency",
         |r| r.by_opp(&r.outcome.time_ns_by_opp);
     "busy:CLUSTER@KHZ", "%", Neither, Detail, "share of a cluster's CPU time that it was busy at a frequency",

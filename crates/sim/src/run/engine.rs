@@ -19,6 +19,7 @@ use crate::hardware::packages::Hardware;
 use crate::ids::{ClusterId, CpuId, CpuSetId, DeviceId, IdVec, PackageId, PolicyId, TaskId};
 use crate::observe::journal::Journal;
 use crate::run::agenda::{Agenda, Wait, Waiter};
+use crate::run::counted::Counted;
 use crate::run::cpu::{BOOT_NS, ClusterRun, Cpu};
 use crate::run::cpu_sets::CpuSets;
 use crate::run::gates::Gates;
@@ -102,6 +103,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) balancer: Balancer,
     /// The benchmark's own tasks that have not ended.
     pub(crate) nr_main_left: u32,
+    /// When tasks did units of the benchmark's metric.
+    pub(crate) counted: Counted,
     pub(crate) outcome: Outcome,
     pub(crate) error: Option<CaseError>,
     pub(crate) half_life: std::marker::PhantomData<H>,

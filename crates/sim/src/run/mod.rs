@@ -4,6 +4,7 @@ pub(crate) mod accounts;
 pub(crate) mod agenda;
 mod case_check;
 mod changes;
+pub(crate) mod counted;
 pub(crate) mod cpu;
 pub(crate) mod cpu_sets;
 pub(crate) mod engine;

@@ -33,6 +33,7 @@ use crate::ids::{ClusterId, CpuId, CpuSetId, GroupId, IdVec, PackageId, PolicyId
 use crate::observe::journal::Journal;
 use crate::run::agenda::Agenda;
 use crate::run::case_check::check_case;
+use crate::run::counted::Counted;
 use crate::run::cpu::{BOOT_NS, ClusterRun, Cpu};
 use crate::run::cpu_sets::CpuSets;
 use crate::run::engine::Engine;
@@ -142,6 +143,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             policy,
             changes_done: 0,
             nr_main_left: case.workload.nr_main,
+            counted: Counted::default(),
             outcome: Outcome::default(),
             error: None,
             half_life: PhantomData,

@@ -5,7 +5,7 @@ use opplab_model::event::Sink;
 
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::run::engine::Engine;
-use crate::run::task::Doing;
+use crate::run::task::{Doing, Life};
 use crate::{Consumed, GroupStat, Outcome};
 
 /// uW x ns in a uJ.
@@ -137,6 +137,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         outcome.not_own = self.tasks.ids().filter(|&task| !is_own(task)).map(|task| task.0).collect();
         outcome.task_groups = self.tasks.iter().map(|task| task.group.0.checked_sub(1)).collect();
         outcome.fingerprint = self.journal.fingerprint();
+        let lives = |task: TaskId| self.tasks[task].life != Life::Dead;
+        outcome.units_fp = self.counted.units(self.case.workload.warmup_ns, self.wall_ns(), lives);
         outcome.subtract(before);
         for (index, times) in outcome.task_ns_by_cluster.iter().enumerate() {
             let task = TaskId::of(index);

@@ -97,6 +97,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
 
     pub(super) fn op_count(&mut self, task: TaskId) -> Step {
         self.outcome.counts += 1;
+        self.counted.note(task, self.wall_ns(), self.case.workload.warmup_ns);
         let marks = self.case.workload.metric.as_ref().map_or(&[][..], |metric| &metric.marks);
         if marks.get(self.outcome.marks_ns.len()) == Some(&self.outcome.counts) {
             self.outcome.marks_ns.push(self.wall_ns());
