@@ -212,6 +212,24 @@ def test_differences_that_wrap_are_the_reason_before_5_14() -> None:
     assert seen["less-energy"] > 0
 
 
+def test_a_task_that_fits_no_cpu_is_not_said_to_be_cheapest_where_it_was() -> None:
+    """On little CPUs alone it hardly ever sleeps: it exceeds 80 % of their capacity, so nothing is weighed."""
+    task = {"loop": -1, "cpus": [0, 1, 2, 3], "run": 12_000, "timer": {"ref": "unique", "period": 16_000}}
+    work = opplab.Workload.parse(json.dumps({"tasks": {"back": task}}), name="w", file="<w>")
+    run = opplab.simulate("pixel6", work, opplab.Policy(kernel="6.12", variation="none"), seconds=2)
+    little = min(cluster["capacity"] for cluster in opplab.Machine.load("pixel6").describe()["clusters"])
+    codes = dict(opplab._opplab.decision_codes())["eas_rule"]
+    candidates = run.events("eas_candidate")["decision"].unique().to_list()
+    rules: Counter[str] = Counter()
+    for row in run.events("placement_decision").filter(pl.col("eas_rule") < len(codes)).to_dicts():
+        rule = codes[row["eas_rule"]]
+        rules[rule] += 1
+        if rule in ("none-fits", "stay"):
+            assert (row["decision"] in candidates) == (rule == "stay")
+            assert rule == "stay" or max(row["util"], row["util_est"]) * 1280 >= little * 1024
+    assert rules["none-fits"] > 0
+
+
 def test_a_push_of_a_running_task_is_no_misfit_by_itself() -> None:
     """All CPUs of a hybrid with SMT have one capacity: no task is a misfit, and the balancer pushes by priority."""
     tasks = {

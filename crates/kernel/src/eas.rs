@@ -113,6 +113,8 @@ pub enum EasRule {
     Stay,
     /// A CPU whose domain's energy fell with the task was passed over: the unsigned difference wraps (before v5.14).
     Wrapped,
+    /// No CPU that the task may use fits it, so that none was weighed: it stays.
+    NoneFits,
 }
 
 /// A CPU that was weighed.
@@ -524,6 +526,8 @@ impl<F: EasFacts + ?Sized> Call<'_, F> {
             (best_cpu, EasRule::LessEnergy)
         } else if best_fits < 0 && best_actual_cap > prev_actual_cap {
             (best_cpu, EasRule::MoreCapacity)
+        } else if best_delta == u64::MAX {
+            (prev_cpu, EasRule::NoneFits)
         } else {
             (prev_cpu, EasRule::Stay)
         }
@@ -806,6 +810,8 @@ impl Margin {
             (self.best_cpu, EasRule::PrevDoesNotFit)
         } else if self.prev_delta != Self::NONE && self.prev_delta - self.best_delta > needed.into() {
             (self.best_cpu, EasRule::LessEnergy)
+        } else if self.best_delta == Self::NONE {
+            (self.prev_cpu, EasRule::NoneFits)
         } else {
             (self.prev_cpu, EasRule::Stay)
         }
@@ -1002,7 +1008,7 @@ mod tests {
         check(&[(1, 53), (2, 60)], (1, EasRule::PrevDoesNotFit));
         check(&[(1, -5), (2, 60)], (2, EasRule::Wrapped));
         check(&[(1, -1)], (0, EasRule::Wrapped));
-        check(&[], (0, EasRule::Stay));
+        check(&[], (0, EasRule::NoneFits));
     }
 
     fn any_cpu() -> impl Strategy<Value = EasCpu> {

@@ -113,7 +113,7 @@ class Placement(NamedTuple):
     cpu: int | None
     """The CPU; None: the task is placed as without energy."""
     rule: str
-    """``less-energy``, ``stay``, ``better-fit``, ``prev-does-not-fit``, ``overutilized``, ..."""
+    """``less-energy``, ``stay``, ``better-fit``, ``prev-does-not-fit``, ``none-fits``, ``overutilized``, ..."""
     candidates: list[EasCandidate]
     """The CPUs that were weighed."""
     energies: list[EasEnergy]

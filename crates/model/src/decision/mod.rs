@@ -458,6 +458,7 @@ pub const CODES: [(&str, &[Code]); 12] = [
                 "wrapped",
                 "a CPU whose domain would use less energy with it than without was passed over, as that unsigned difference wraps to a huge one (before v5.14)",
             ),
+            code("none-fits", "no CPU that it may use fits it, so it stays where it was"),
         ],
     ),
     (
@@ -568,6 +569,7 @@ mod tests {
         assert_eq!(word("eas_rule", EasRule::BetterFit as u8), "better-fit");
         assert_eq!(word("eas_rule", EasRule::Stay as u8), "stay");
         assert_eq!(word("eas_rule", EasRule::Wrapped as u8), "wrapped");
+        assert_eq!(word("eas_rule", EasRule::NoneFits as u8), "none-fits");
         assert_eq!(word("affine_rule", WakeAffineRule::PrevIdle as u8), "prev-idle");
         assert_eq!(word("affine_rule", WakeAffineRule::Weight as u8), "weight");
         assert_eq!(word("sibling_rule", SiblingRule::RecentIdle as u8), "recent-idle");
