@@ -100,6 +100,7 @@ pub trait AtWork {
             CpuState::Runs if is_pair() => CpuActivity::BusyPair(machine.smt_power),
             CpuState::Runs => CpuActivity::Busy,
             state @ CpuState::Resident(_) if executes(state) && is_pair() => CpuActivity::BusyPair(machine.smt_power),
+            state @ CpuState::Resident(_) if executes(state) => CpuActivity::Busy,
             CpuState::Resident(state) if cluster.polls(state) => CpuActivity::Polling(state),
             CpuState::Awake => CpuActivity::Idle(0),
             CpuState::Resident(state) => CpuActivity::Idle(state),
@@ -111,7 +112,7 @@ pub trait AtWork {
     fn cpu_power_uw(&self, cpu: u32) -> Option<u64> {
         let activity = self.cpu_activity(cpu);
         match self.clock(cpu) {
-            Some((_, point)) => Some(self.machine().cluster_of(cpu).cpu_power_uw(point, activity)),
+            Some((_, point)) => Some(self.draws_uw(cpu, point, activity)),
             None if matches!(activity, CpuActivity::Busy | CpuActivity::BusyPair(_)) => None,
             None => {
                 let (least_uw, most_uw) = self.cpu_bounds_uw(cpu);
@@ -120,10 +121,23 @@ pub trait AtWork {
         }
     }
 
+    /// What a CPU draws at a clock, in uW.
+    #[inline]
+    fn draws_uw(&self, cpu: u32, point: &PointPower, activity: CpuActivity) -> u64 {
+        let machine = self.machine();
+        let told_uw = machine.cluster_of(cpu).cpu_power_uw(point, activity);
+        let is_idle = matches!(activity, CpuActivity::Polling(_) | CpuActivity::Idle(_));
+        // No part of a core is less than half of it.
+        if !is_idle || told_uw <= point.busy_uw / 2 {
+            return told_uw;
+        }
+        told_uw.min(machine.idle_most_uw(point, self.any_sibling(cpu, |_| true)))
+    }
+
     /// The least and the most that a CPU draws at any clock that it may have, in uW.
     fn cpu_bounds_uw(&self, cpu: u32) -> (u64, u64) {
         let (cluster, activity) = (self.machine().cluster_of(cpu), self.cpu_activity(cpu));
-        bounds(self.machine().possible_powers(cluster).map(|point| cluster.cpu_power_uw(&point, activity)))
+        bounds(self.machine().possible_powers(cluster).map(|point| self.draws_uw(cpu, &point, activity)))
     }
 
     /// Whether all CPUs of a cluster are in their deepest state.
@@ -264,7 +278,7 @@ impl Cluster {
         let state_uw = |state: usize| self.idle.get(state).map_or(0, |idle| idle.power_uw);
         match activity {
             CpuActivity::Busy => point.busy_uw,
-            CpuActivity::BusyPair(smt_power) => point.busy_uw * (1024 + u64::from(smt_power)) / 2048,
+            CpuActivity::BusyPair(smt_power) => pair_uw(point, smt_power),
             CpuActivity::Polling(state) => self.told_polling_uw(point, state).unwrap_or(point.busy_uw),
             CpuActivity::Idle(0) => point.idle_uw.unwrap_or_else(|| state_uw(0)),
             CpuActivity::Idle(state) => state_uw(state),
@@ -282,6 +296,22 @@ impl Cluster {
 }
 
 impl Machine {
+    /// The most that an idle CPU draws at a clock, in uW: its part of its busy core, half of what two threads draw. Most files
+    /// have one power of an idle state for all clocks, which may be that of a high one.
+    pub fn idle_most_uw(&self, point: &PointPower, has_sibling: bool) -> u64 {
+        match point.busy_uw {
+            0 => u64::MAX,
+            _ if has_sibling => pair_uw(point, self.smt_power),
+            busy_uw => busy_uw,
+        }
+    }
+
+    /// Whether another CPU is a thread of the same core.
+    pub fn has_sibling(&self, cpu: u32) -> bool {
+        let core = self.cpus[cpu as usize].core;
+        self.cpus.iter().filter(|place| place.core == core).count() > 1
+    }
+
     /// Whether a cluster's hardware runs at no clocks but its OPPs: it has no turbo, and no limit of power.
     pub fn runs_at_opps_only(&self, cluster: &Cluster) -> bool {
         let limited = self.package_power.is_some_and(|power| power.pl1_uw > 0 || power.pl2_uw > 0);
@@ -332,6 +362,11 @@ impl Machine {
         }
         cluster.point_at(own.filter(|&own| own <= khz).max().unwrap_or(low))
     }
+}
+
+/// What one of two busy threads of a core draws, in uW.
+fn pair_uw(point: &PointPower, smt_power: u32) -> u64 {
+    point.busy_uw * (1024 + u64::from(smt_power)) / 2048
 }
 
 /// `a f + b f^3` through two points (kHz, uW), at `khz` above both; at least proportional to f. Truncates.
@@ -387,6 +422,46 @@ mod tests {
         assert_eq!(cluster.shared_power_uw(&high, ClusterActivity::AllIdle), 20_000);
         assert_eq!(cluster.shared_power_uw(&high, ClusterActivity::Asleep(0)), 0, "it has no such state");
         assert_eq!(cluster.opp_for(9_000_000).khz, 2_000_000);
+    }
+
+    /// The power of a state that the file has for all clocks may be that of a high one.
+    #[test]
+    fn an_idle_cpu_draws_no_more_than_its_part_of_its_busy_core() {
+        let text = MACHINE.replace("name = \"WFI\", mw = 5", "name = \"POLL\", mw = 250").replace(", idle_mw = 7", "");
+        let mut machine = parse_machine("two.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+        machine.clusters[0].idle[1].power_uw = 150_000;
+        machine.smt_power = 512;
+        struct At(Machine, CpuState, bool);
+        impl AtWork for At {
+            fn machine(&self) -> &Machine {
+                &self.0
+            }
+            fn cpu_state(&self, _: u32) -> CpuState {
+                self.1
+            }
+            fn any_sibling(&self, _: u32, holds: impl Fn(CpuState) -> bool) -> bool {
+                self.2 && holds(CpuState::Resident(1))
+            }
+            fn clock(&self, _: u32) -> Option<(u32, &PointPower)> {
+                None
+            }
+            fn follows(&self, _: u32, _: u32) -> PointPower {
+                NO_CLOCK
+            }
+            fn cluster_state(&self, _: u32) -> Option<usize> {
+                None
+            }
+        }
+        let draws = |khz, state, is_pair| {
+            let at = At(machine.clone(), state, is_pair);
+            at.draws_uw(0, &machine.clusters[0].point_at(khz), at.cpu_activity(0))
+        };
+        let (poll, halt) = (CpuState::Resident(0), CpuState::Resident(1));
+        assert_eq!([draws(2_000_000, poll, false), draws(2_000_000, halt, false)], [250_000, 150_000]);
+        assert_eq!([draws(1_000_000, poll, false), draws(1_000_000, halt, false)], [100_000, 100_000]);
+        // Two busy threads draw 1.5 times what one does: 75 mW each at 1 GHz, 225 at 2 GHz.
+        assert_eq!([draws(2_000_000, poll, true), draws(2_000_000, halt, true)], [225_000, 150_000]);
+        assert_eq!([draws(1_000_000, poll, true), draws(1_000_000, halt, true)], [75_000, 75_000]);
     }
 
     /// A CPU that spins draws what the file has for it if that is more than halting, else what a busy one draws.

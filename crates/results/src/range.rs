@@ -1,6 +1,6 @@
 //! How far a machine's energies may be off by the ranges of its file.
 
-use opplab_model::machine::{Cluster, Machine};
+use opplab_model::machine::{Cluster, IdleState, Machine};
 use opplab_model::power::PointPower;
 use opplab_sim::Outcome;
 
@@ -46,12 +46,15 @@ impl Did<'_> {
 
     /// What its idle CPUs would have drawn. Idle outside of any state is as in the shallowest.
     fn idle_fj(&self, at: &Machine) -> f64 {
-        let states = &at.clusters[self.index].idle;
-        let shallowest = states.first().map_or(0, |state| state.power_uw);
-        let shallowest = self.mean_uw(at, |power| power.idle_uw.unwrap_or(shallowest));
-        let deeper = states.iter().skip(1).map(|state| state.power_uw as f64);
-        let powers: Vec<f64> =
-            std::iter::once(shallowest).chain(deeper).take(states.len()).chain([shallowest]).collect();
+        let has_sibling = self.cluster().cpus.first().is_some_and(|&cpu| self.own.has_sibling(cpu));
+        let in_state = |(index, state): (usize, &IdleState)| {
+            self.mean_uw(at, |power| {
+                let told_uw = power.idle_uw.filter(|_| index == 0).unwrap_or(state.power_uw);
+                told_uw.min(at.idle_most_uw(power, has_sibling))
+            })
+        };
+        let mut powers: Vec<f64> = at.clusters[self.index].idle.iter().enumerate().map(in_state).collect();
+        powers.extend(powers.first().copied());
         let of = |&cpu: &u32| self.outcome.idle_ns_by_state[cpu as usize].iter().zip(&powers);
         self.cluster().cpus.iter().flat_map(of).map(|(&ns, uw)| ns as f64 * uw).sum()
     }

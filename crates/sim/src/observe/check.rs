@@ -77,12 +77,17 @@ impl Check {
         for (index, cluster) in case.machine.clusters.iter().enumerate() {
             let (mut cpus, mut varies) = (0, 0);
             let (factor_least, factor_most) = busy_factors(case, index);
-            let shallow = cluster.idle.first().map_or(0, |state| state.power_uw);
-            let at_points = || outcome.points[index].iter().map(|point| point.power.idle_uw.unwrap_or(shallow));
-            let (shallow_least, shallow_most) = (at_points().min().unwrap_or(0), at_points().max().unwrap_or(0));
-            let first = if cluster.polls(0) { CpuActivity::Polling(0) } else { CpuActivity::Idle(0) };
-            let of_first = || outcome.points[index].iter().map(|point| cluster.cpu_power_uw(&point.power, first));
-            let (first_least, first_most) = (of_first().min().unwrap_or(0), of_first().max().unwrap_or(0));
+            let has_sibling = cluster.cpus.first().is_some_and(|&cpu| case.machine.has_sibling(cpu));
+            // The least and the most of an idle state at the clocks of the run.
+            let ends = |activity: CpuActivity| {
+                let points = || outcome.points[index].iter().map(|point| &point.power);
+                let told_uw = |power| cluster.cpu_power_uw(power, activity);
+                let least = points().map(|power| told_uw(power).min(case.machine.idle_most_uw(power, has_sibling)));
+                (least.min().unwrap_or(0), points().map(told_uw).max().unwrap_or(0))
+            };
+            let (shallow_least, shallow_most) = ends(CpuActivity::Idle(0));
+            let (first_least, first_most) =
+                ends(if cluster.polls(0) { CpuActivity::Polling(0) } else { CpuActivity::Idle(0) });
             for &cpu in &cluster.cpus {
                 let cpu = cpu as usize;
                 for (opp, &ns) in outcome.points[index].iter().zip(&outcome.busy_ns_by_opp[cpu]) {
@@ -91,8 +96,10 @@ impl Check {
                     varies += busy * factor_most.div_ceil(1024) - busy * factor_least / 1024;
                 }
                 let states = &outcome.idle_ns_by_state[cpu];
-                for (state, &ns) in cluster.idle.iter().zip(states).skip(1) {
-                    cpus += u128::from(state.power_uw) * u128::from(ns);
+                for (state, &ns) in states.iter().enumerate().take(cluster.idle.len()).skip(1) {
+                    let (least, most) = ends(CpuActivity::Idle(state));
+                    cpus += u128::from(least) * u128::from(ns);
+                    varies += u128::from(most - least) * u128::from(ns);
                 }
                 // Idle without any state, the way in and out, and the first state.
                 let awake = states.last().map_or(0, |&ns| u128::from(ns));
