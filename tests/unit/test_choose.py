@@ -113,6 +113,23 @@ def test_misses_that_are_a_goal_are_stated_once(choice: opplab.Choice) -> None:
     assert every == f"It misses 90 % of its activations, {second} 1.6 % (misses of the first 0.2 s not counted)."
 
 
+def test_a_later_goal_leaves_the_baselines_work_a_condition() -> None:
+    """A miss of each fifth activation under schedutil was recommended with `missed` beside energy as a goal."""
+    timer = {"ref": "t", "period": 16000, "mode": "absolute"}
+    short, long = ({"loop": loop, "run": run, "timer": timer} for loop, run in ((4, 1000), (1, 12000)))
+    spike = {**LOAD, "tasks": {"t": {"instance": 1, "loop": -1, "phases": {"short": short, "long": long}}}}
+    load = opplab.Workload.parse(json.dumps(spike), name="spike")
+
+    def first(*goals: str, **keys: Any) -> Option:
+        found = quick("sdm845", load, governors=["performance", "schedutil"], goals=goals, seconds=1, **keys)
+        assert found.recommended is not None
+        return found.recommended
+
+    assert first("energy", "missed", constraints=["none"]).parts["missed_activations"].value > 10
+    for goals in (("energy",), ("energy", "missed"), ("missed",), ("missed", "energy")):
+        assert first(*goals).parts["missed_activations"].value == 0, goals
+
+
 def test_what_few_draws_leave_open_is_unknown_and_not_nothing(choice: opplab.Choice) -> None:
     parts = choice.options[0].parts["energy_per_work"]
     few = replace(choice, gap=replace(parts, runs=5.0, assumed=None))
