@@ -130,6 +130,18 @@ def test_a_later_goal_leaves_the_baselines_work_a_condition() -> None:
         assert first(*goals).parts["missed_activations"].value == 0, goals
 
 
+def test_the_next_setting_of_a_share_is_off_by_points(choice: opplab.Choice) -> None:
+    """Goal: behind 0.02 % of misses came "Next is schedutil, missed +500.0 %"."""
+    gap = Parts(0.14, 0.22, None, -0.08, 0.36, unit="points")
+    two = [replace(option, meets=1.0) for option in choice.options[:2]]
+    found = replace(choice, options=two, goals=["missed_activations"], gap=gap)
+    (words,) = [line for line in found.findings() if line.startswith("Next is")]
+    assert words == f"Next is {two[1].label}, missed +0.14 points [-0.08, +0.36]: not clear."
+    assert found.measures()[-1] == "more or longer runs: they leave \u00b1 0.22 points open"
+    near = replace(found, gap=replace(gap, low=-0.08, high=0.09))
+    assert "they differ by less than 0.1 points" in " ".join(near.findings())
+
+
 def test_what_few_draws_leave_open_is_unknown_and_not_nothing(choice: opplab.Choice) -> None:
     parts = choice.options[0].parts["energy_per_work"]
     few = replace(choice, gap=replace(parts, runs=5.0, assumed=None))

@@ -17,8 +17,11 @@ import numpy as np
 
 from opplab.choice.answer import LATER, Choice, Option, as_printed, runners_up
 from opplab.choice.settings import Setting, commands_of
+from opplab.comparison.method import events_in
+from opplab.metrics import events_of
 from opplab.report.numbers import quantity, several
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, read_changes
+from opplab.runs import SHARES
 from opplab.simulation.power import NO_IDLE_POWER, is_of_power
 from opplab.simulation.work import POWER_AT_EQUAL_WORK
 from opplab.summary.answer import PAIRS, ends, never_finished, periods_together, start_of, start_up, whole_of
@@ -229,19 +232,29 @@ class Ranking:
         return [options[at] for at in sorted(range(len(options)), key=rank)]
 
     def _parts(self, label: str, metrics: Iterable[str], base: str = "") -> dict[str, Parts]:
-        """Give each metric of a setting, with its interval; or its change against a base, in percent."""
+        """Give each metric of a setting, with its interval; or its change against a base, of shares in points."""
         out = {}
         for metric in metrics:
             ours, theirs = self._of(label, metric), self._of(base, metric) if base else None
             unit, better = self.units[metric]
-            if theirs is not None and min([*ours.own.values(), *theirs.own.values()], default=0.0) <= 0:
+            if (
+                theirs is not None
+                and unit not in SHARES
+                and min([*ours.own.values(), *theirs.own.values()], default=0.0) <= 0
+            ):
                 # A change from 0, or to it, has no percentage.
                 continue
-            if (found := change_of(ours, theirs, better, unit=unit)) is not None:
+            events = self._events(metric, label, base) if base else math.inf
+            if (found := change_of(ours, theirs, better, unit=unit, events=events)) is not None:
                 out[metric] = found[0]
                 if base and is_of_power(metric) and label in self.no_idle:
                     out[metric] = replace(found[0], low=None, high=None, unknown=NO_IDLE_POWER)
         return out
+
+    def _events(self, metric: str, *labels: str) -> float:
+        """Give how many events a metric of some settings is a share of, of the one with fewest."""
+        counts = (self.values.get((self.point, label, events_of(metric)), Values()) for label in labels)
+        return events_in(*(one.own.values() for one in counts))
 
     def _saved(self, label: str) -> Parts | None:
         """Give the power at equal work that a setting saves, in W."""
@@ -271,17 +284,19 @@ class Ranking:
     def _gap(
         self, ranked: Sequence[Option], drawn: Callable[[Draws, dict[tuple[Point, str, str], Values]], None]
     ) -> tuple[Parts | None, Causes]:
-        """Give by how much the next setting is off from the first, and the assumptions that this hangs on."""
+        """Give by how much the next setting is off from the first (a share in points), and what this hangs on."""
         rest = runners_up(ranked)
         if not rest or self.unranked:
             return None, Causes()
         unit, better = self.units[self.goal]
-        found = change_of(self._of(rest[0].label, self.goal), self._of(ranked[0].label, self.goal), better, unit=unit)
+        labels = rest[0].label, ranked[0].label
+        ours, theirs = (self._of(label, self.goal) for label in labels)
+        found = change_of(ours, theirs, better, unit=unit, events=self._events(self.goal, *labels))
         if found is None or self.assumed is None:
             return (found[0] if found else None), Causes()
         gap, shifts = found
         hangs = causes_of(self.assumed, self.point[0], gap, shifts, True)
-        asked = Hanging(self.point, self.goal, ranked[0].label, rest[0].label, hangs)
+        asked = Hanging(self.point, self.goal, ranked[0].label, rest[0].label, hangs, gap.unit == "points")
         idle = {(at, label) for at, label, _ in self.values if at != self.point}
         beside = {(self.point, self.labels[0]), *idle} if self.goal == POWER_AT_EQUAL_WORK else ()
         return gap, moving(self.assumed, [asked], self.values, drawn, beside)[0]
