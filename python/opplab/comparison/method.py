@@ -15,7 +15,7 @@ from math import isfinite, isnan, sqrt
 from statistics import NormalDist, variance
 
 from opplab import stats
-from opplab.certainty import CONFIDENCE, EQUAL, ITERATIONS, certainty, decimals, unknown
+from opplab.certainty import CONFIDENCE, EQUAL, ITERATIONS, NO_PREFERENCE, certainty, decimals, unknown
 from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table, has_no_ratio
 from opplab.runs import IN_JOULES, IN_SECONDS, IN_WATTS, SHARES, Run, Series
 from opplab.simulation.power import NO_IDLE_POWER
@@ -85,6 +85,7 @@ def sample_of(base: Series, new: Series) -> Sample:
     cannot = cannot or missing(base, new)
     kind = base.higher, base.is_rate, base.unit in SHARES
     unmetered = NO_IDLE_POWER if base.unmetered != new.unmetered else ""
+    unmetered = NO_PREFERENCE if base.preferences != new.preferences else unmetered
     impossible = _unlike(base, new) or _impossible(base, new)
     if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
         old, own = _pairs_of(base, new)
@@ -424,7 +425,11 @@ def _points(cell: Cell, sample: Sample, n: int, confidence: float) -> None:
     cell.change, cell.in_points = sign * (_middle(sample.new) - _middle(sample.base)) + 0.0, True
     low, high, differ = apart(sample.base, sample.new, bool(sample.paired), confidence, sample.events)
     ends = sorted((sign * low, sign * high))
-    judged = certainty(*ends, n=n, varies=differ, unit="points", value=cell.change)
+    judged = (
+        unknown(sample.unmetered)
+        if sample.unmetered
+        else certainty(*ends, n=n, varies=differ, unit="points", value=cell.change)
+    )
     cell.same = not cell.change and not differ
     cell.change_text = "" if cell.same else f"{cell.change:+.2f} pp"
     cell.points_low, cell.points_high, cell.certain = judged.low, judged.high, judged.words

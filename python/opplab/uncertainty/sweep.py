@@ -14,7 +14,6 @@ from opplab.comparison.method import apart, events_in
 from opplab.metrics import events_of
 from opplab.report.numbers import several
 from opplab.runs import SHARES, is_rate
-from opplab.simulation.power import NO_IDLE_POWER, is_of_power
 from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.confidence import estimate
 from opplab.sweep.progress import Shown, counted
@@ -513,13 +512,12 @@ def how_sure(
                     if found is None:
                         continue
                     parts, shifts = found
-                    if (point[0], base, variant) in no_idle and is_of_power(metric):
-                        parts = replace(parts, low=None, high=None, unknown=NO_IDLE_POWER)
+                    if base and (why := experiment.why_unknown(point[0], base, variant, metric)):
+                        parts = replace(parts, low=None, high=None, unknown=why)
                     hang_on = causes_of(draws, point[0], parts, shifts, bool(base))
                     lines.append(SureLine(point, metric, unit, better, base, variant, parts, hang_on))
         return lines
 
-    no_idle = set(experiment.unknown_idle)
     ranged = draws if any(draws.assumptions.values()) else None
     pairs = experiment.pairs or alone
     lines = lines_of(metrics, pairs)
