@@ -20,14 +20,14 @@ from opplab.choice.choose import _check_measured
 from opplab.choice.criteria import Constraint
 from opplab.choice.fleet import sources_of
 from opplab.choice.page import LABEL_HEIGHT, page, placed
-from opplab.choice.ranking import _judged, _samples, _singles
+from opplab.choice.ranking import _at_most, _judged, _samples, _singles
 from opplab.choice.settings import Setting, commands_of, grid, labels_of, with_drivers
 from opplab.report.numbers import quantity
 from opplab.summary.answer import title_of
 from opplab.trace.replayed import self_check
 from opplab.uncertainty.causes import Causes
 from opplab.uncertainty.draws import Draws, Values
-from opplab.uncertainty.parts import Parts
+from opplab.uncertainty.parts import Parts, parts_of
 
 import forked
 from calls import answered, called
@@ -140,6 +140,16 @@ def test_the_next_setting_of_a_share_is_off_by_points(choice: opplab.Choice) -> 
     assert found.measures()[-1] == "more or longer runs: they leave \u00b1 0.22 points open"
     near = replace(found, gap=replace(gap, low=-0.08, high=0.09))
     assert "they differ by less than 0.1 points" in " ".join(near.findings())
+
+
+def test_a_median_has_no_interval_beyond_its_p99() -> None:
+    """Two runs of 4 and 8 ms leave 6 +- 25 ms by Student's t, beside a p99 of 16 ms in each."""
+    p50, p99 = (parts_of(values, [], least=0.0) for values in ([4.0, 8.0], [16.0, 16.1]))
+    assert p50.high == pytest.approx(6 + 12.706 * 2, rel=1e-4)
+    assert p99.high is not None
+    assert _at_most(p50, p99).high == p99.high < 17
+    assert _at_most(p50, parts_of([16.0, 16.0], [])).high == 16
+    assert _at_most(p99, p50) == p99
 
 
 def test_what_few_draws_leave_open_is_unknown_and_not_nothing(choice: opplab.Choice) -> None:

@@ -254,6 +254,8 @@ class Ranking:
                 out[metric] = found[0]
                 if base and (why := self._why_unknown(metric, base, label)):
                     out[metric] = replace(found[0], low=None, high=None, unknown=why)
+        for p50, p99 in (pair for pair in PAIRS.values() if not base and out.keys() >= {*pair}):
+            out[p50] = _at_most(out[p50], out[p99])
         return out
 
     def _why_unknown(self, metric: str, *labels: str) -> str:
@@ -352,6 +354,12 @@ class Ranking:
             ),
         ]
         return list(filter(None, notes))
+
+
+def _at_most(p50: Parts, p99: Parts) -> Parts:
+    """Give a median whose interval ends where that of the p99 does at the latest: no run has it above its own p99."""
+    most = p99.value if p99.high is None and not p99.varies else p99.high
+    return p50 if p50.high is None or most is None else replace(p50, high=min(p50.high, most))
 
 
 def _printed(parts: Parts) -> str:

@@ -250,7 +250,7 @@ def compare_runs(
     partly: dict[str, str] = {}
     lost: dict[tuple[str, str], list[str]] = {}
     by_iteration: set[bool] = set()
-    unvaried = False
+    unvaried = cut = False
     tested = 0
     for label in dict.fromkeys(label for run in runs for label in run.series):
         all_ = [run.series.get(label) for run in runs]
@@ -266,6 +266,7 @@ def compare_runs(
                 notes.append(f"{label} of {run.name}: {gone} of {count} values are no numbers and left out")
             by_iteration.add(_independent(one))
             cell = _summarise(observations(one), one.is_rate, confidence)
+            cut = _end_where_values_do(cell, one) or cut
             cells.append(cell)
             if run is base:
                 cell.ratio = 1.0 if cell.value is not None else None
@@ -310,6 +311,7 @@ def compare_runs(
     table.digits = digits_of(rows)
     percent = f"{100 * confidence:g} %"
     how = [f"default; means (harmonic for rates) with {percent} Student-t interval"]
+    how += ["its ends (not +-) are none that a value cannot have: below 0, of a share above 100 %"] if cut else []
     if kind != "nocompare":
         words = [f"paired by shared {key}" if key else "of independent samples" for key in pairing]
         of = ", " + " or ".join(words) if words else ""
@@ -351,6 +353,20 @@ def _summarise(values: list[float], higher: bool, confidence: float) -> Cell:
         return Cell(mean, n=len(values), is_open=True)
     spread = 100 * (high - low) / 2 / abs(mean) if mean and isfinite(low) else None
     return Cell(mean, spread=spread, low=low, high=high, n=len(values))
+
+
+def _end_where_values_do(cell: Cell, series: Series) -> bool:
+    """Cut an interval that goes beyond what a time, an energy, a rate or a share can be; gives whether it did."""
+    is_share = series.unit in SHARES
+    if cell.low is None or cell.high is None or series.signed or min(observations(series)) < 0:
+        return False
+    if not (is_share or series.is_rate or series.unit in _NEVER_NEGATIVE):
+        return False
+    most = 100.0 if is_share and max(observations(series)) <= 100 else cell.high
+    low, high = max(cell.low, 0.0), min(cell.high, most)
+    is_cut = (low, high) != (cell.low, cell.high)
+    cell.low, cell.high = low, high
+    return is_cut
 
 
 def varies(values: Sequence[float]) -> bool:
