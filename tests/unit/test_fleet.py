@@ -332,7 +332,10 @@ def made(choice: opplab.Choice, energy: Parts, *, missed: float = 0.0, power: fl
     watts = -base.parts["power"].value / 100
     low, high = (None if end is None else end * watts for end in (energy.high, energy.low))
     saved = replace(energy, value=energy.value * watts, low=low, high=high)
-    best = replace(best, best=0.6, meets=1.0, breaks=(), changes=changes, saved=saved)
+    # What the setting keeps is made up: it does no less.
+    del changes["work_done"]
+    late = {**best.parts, "missed_activations": Parts(0.0, None, None, None, None)}
+    best = replace(best, best=0.6, meets=1.0, breaks=(), parts=late, changes=changes, saved=saved)
     return replace(choice, options=[best, base])
 
 

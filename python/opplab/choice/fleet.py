@@ -145,6 +145,7 @@ class Saving:
     @classmethod
     def of(cls, choice: Choice) -> Saving:
         """Take it from a choice whose goals have the power at equal work."""
+        from opplab.choice.answer import LATER
         from opplab.summary.answer import title_of
 
         chosen = choice.recommended
@@ -167,12 +168,13 @@ class Saving:
         judged = None if saved is None else saved.certainty
         done = (own_metrics(choice.units) or ["work_done"])[0]
         work = None if chosen is None else 0.0 if chosen is base else _value(chosen.changes.get(done))
-        late = 0.0 if chosen is None else _value(chosen.parts.get("missed_activations")) or 0.0
+        of = LATER if chosen is not None and LATER in chosen.parts else "missed_activations"
+        before, late = (_value(one.parts.get(of)) or 0.0 for one in (base, chosen or base))
         loses = []
         if work is not None and (work if choice.units[done][1] == "lower" else -work) > THROUGHPUT_SLACK:
             loses.append(f"{title_of(done)} {change_text(work)}")
-        if missed is not None and late - missed.value > MISSED_SLACK:
-            loses.append(f"missed {missed.value:.3g} -> {late:.3g} %")
+        if late - before > MISSED_SLACK:
+            loses.append(f"missed {before:.3g} -> {late:.3g} %")
         return cls(
             setting="" if chosen is None else chosen.label,
             baseline=choice.baseline,
@@ -196,7 +198,7 @@ class Saving:
             base_missed=0.0 if missed is None else missed.value,
             power=chosen.changes["power"].value if chosen is not None and "power" in chosen.changes else 0.0,
             start=choice.start,
-            missed=late,
+            missed=0.0 if chosen is None else _value(chosen.parts.get("missed_activations")) or 0.0,
             work=work,
             loses=", ".join(loses),
         )
