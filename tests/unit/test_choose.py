@@ -1626,3 +1626,15 @@ def test_responses_of_work_without_timers_are_refused_before_a_run(
     path.write_text('{"tasks": {"t": {"loop": -1, "run": 1000, "timer": {"ref": "t", "period": 5000}}}}')
     called("choose", path, *short, *words)
     assert ran
+
+
+def test_too_few_draws_are_named_before_they_run(tmp_path: Path) -> None:
+    """`run --uncertainty 24` had the line at once; `choose` ran all, and then said that 40 are needed."""
+    file = tmp_path / "load.json"
+    file.write_text(json.dumps(LOAD))
+    short = ("-m", "juno-r2", "--governor", "schedutil,performance", "--seconds", "0.1", "--iterations", "2")
+    lines = answered("choose", file, *short, "--uncertainty", "24").stderr.splitlines()
+    told = "24 draws judge no assumed number: an interval of 95 % needs --uncertainty 40"
+    (at,) = [number for number, line in enumerate(lines) if told in line]
+    assert not any("cases" in line for line in lines[:at])
+    assert "judge no assumed number" not in answered("choose", file, *short, "--uncertainty", "0").stderr
