@@ -198,7 +198,7 @@ def powered(
         text, words = generic_power(text)
         return text, [words, *energy_model_notes(toml_of(text, "the machine file"))], []
     text, parameters, cannot, fits = with_power(text, *map(Path, power), soc=soc, points=points, of=of)
-    lines = [f"power {p.name}: {p.value:.4g} [{p.low:.4g} .. {p.high:.4g}] {p.unit}" for p in parameters]
+    lines = [f"power {p.name}: {p.words}" for p in parameters]
     lines += about_power(cannot)
     tree = toml_of(text, "the machine file")
     if fits and (best := tree.get("source", {}).get(NEXT_MARK)):
