@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -557,15 +557,28 @@ def _shown(experiment: Experiment, results: pl.DataFrame, blocks: list[Block], a
     if how.output_format == "text":
         sys.stdout.write(printable(shown))
         if how.everything:
+            every = publish.mean_rows(results)
+            # What any policy has stays for all.
+            there = {_place_of(row) for row in every if row["mean"] != 0}
             means = [
-                {**row, "mean": "unknown" if row["mean"] is None else row["mean"]} for row in publish.mean_rows(results)
+                {**row, "mean": "unknown" if row["mean"] is None else row["mean"]}
+                for row in every
+                if _place_of(row) in there
             ]
             sys.stdout.write("\n" + printable(render_table(means, "text", width)))
+            if left := len(every) - len(means):
+                words = "0 under every policy left out (--format csv --all has them)"
+                sys.stdout.write(f"{several(left, 'row')} that are {words}\n")
             sys.stdout.write(
                 "".join(f"fingerprint {one}\n" for one in results["fingerprint"].unique(maintain_order=True))
             )
         sys.stdout.flush()
     return kept
+
+
+def _place_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Give what policies share of a row: its point and metric."""
+    return tuple(row[name] for name in ("machine", "benchmark", "param", "metric"))
 
 
 def _run_files(experiment: Experiment, store: Store, *, pages: bool) -> list[str]:
