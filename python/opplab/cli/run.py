@@ -40,7 +40,7 @@ from opplab.cli.options import (
 from opplab.errors import FormatError, InputError
 from opplab.files import printable, read_text, relative, toml_of, write_text
 from opplab.report.block import FORMATS, LINES
-from opplab.report.numbers import several, some_of
+from opplab.report.numbers import several, some_of, workload_of
 from opplab.report.text import flow, print_table, render_table, terminal_width
 from opplab.sweep.progress import progress
 from opplab.sweep.store import Store
@@ -494,7 +494,9 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
         about, beside = answer_of(experiment, results).compared(publish.own_metrics(results))
         sure = _how_sure(experiment, results, about, beside, store.path, how)
     answer = answer_of(experiment, results, sure)
-    answer.finding = " ".join(filter(None, [answer.finding, _failed(experiment, tally)]))
+    answer.finding = " ".join(
+        filter(None, [answer.finding, _not_reached(experiment, results), _failed(experiment, tally)])
+    )
     plain = _shown(experiment, results, blocks, answer, how)
     if sure is not None:
         publish.print_sure(sure, how.output_format)
@@ -512,6 +514,22 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
     if left := len(publish.drawn(experiment, results, every=True)) - len(drawn):
         note(f"{left} runs of over {publish.EVENTS_MAX:,} events are not drawn; --traces writes their traces")
     click.echo(flow(f"wrote {store.path}: {', '.join(written)}", terminal_width()), err=True)
+
+
+def _not_reached(experiment: Experiment, results: pl.DataFrame) -> str:
+    """Name the points whose intervals are wider than asked for (--until-ci) after all iterations; empty for none."""
+    if (until := experiment.until) is None:
+        return ""
+    words = []
+    found = until.not_reached(results)
+    for (machine, *workload), number, widest in found[:FAILED]:
+        half = "no interval" if widest is None else f"\u00b1 {widest:.2g} %"
+        place = f"{workload_of(*workload)} on {machine}"
+        words.append(f"{half} after {several(number, 'iteration')} ({place})")
+    more = len(found) - len(words)
+    words += [f"{several(more, 'more point')}"] if more > 0 else []
+    wanted = f"\u00b1 {until.ci:g} % of {until.metric}"
+    return f"Not reached: {wanted}, but {', '.join(words)}; --iterations allows more." if words else ""
 
 
 def _failed(experiment: Experiment, tally: Tally) -> str:
