@@ -99,7 +99,7 @@ class Machine:
         """Give the whole machine as dicts and lists; units are the last word of a key."""
         facts = self._inner.describe()
         for cluster, own in zip(facts["clusters"], self.tree["cluster"], strict=True):
-            # What a run takes to wake is the declared latency where nobody says otherwise.
+            # A wake-up takes the declared latency where the file has no other.
             for state, of in zip(cluster["idle"], own.get("idle", ()), strict=True):
                 named = has_number(of, "wake_ns")
                 state["wake_ns"] = int(number_in(of, "wake_ns")) if named else state["exit_latency_ns"]
