@@ -936,7 +936,8 @@ not 37.5 %'
             continue
         runs = [(run_ns, own_ns) for task in tasks for _, run_ns, own_ns in task["phases"] if own_ns]
         load = ""
-        if len(runs) == len(of):
+        # Other phases of a task's cycle may run or sleep for any time.
+        if len(runs) == len(of) and all(len(task["phases"]) == 1 for task in tasks):
             # Each that comes to the timer moves it by its own period: all have had their turn after the sum.
             shares = sum(run for run, _ in runs) / sum(periods_ns), sum(run / own for run, own in runs)
             in_turn, alone = (f"{100 * share:.3g} %" if share < 10 else f"{100 * share:.0f} %" for share in shares)
