@@ -247,3 +247,14 @@ def test_a_width_that_is_not_reached_is_named(folder: Path) -> None:
     (told,) = re.findall(r"Not reached: \u00b1 0\.1 % of energy, but \u00b1 ([\d.]+) % after 3 iterations", shown)
     assert float(told) == pytest.approx(50 * (np.exp(high) - np.exp(low)), rel=0.1)
     assert "Not reached" not in answered(*words[:-1], "out/wide", "--until-ci", "99%", columns=200).stdout
+
+
+def test_a_version_that_is_given_whole_goes_before_longer_ones(folder: Path) -> None:
+    """`explain out:6.1` was as good as 6.12, though only one case has that kernel."""
+    words = ["run", "load.json", "-m", "juno-r2", "--kernel", "6.1", "--vs", "kernel=6.12", "--seconds", "0.1"]
+    answered(*words, "--iterations", "1", "-j", "1", "--no-report", "-o", "out/two")
+    assert (folder / "out" / "two").is_dir()
+    for version in ("6.1", "6.12"):
+        assert find_case(f"out/two:{version}").kernel == version
+    with pytest.raises(InputError, match=r"2 cases are called `6\.`"):
+        find_case("out/two:6.")
