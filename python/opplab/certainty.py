@@ -37,6 +37,9 @@ UNVARIED = "equal in all runs"
 SAME_CHANGE = "same change in all runs"
 """Why a change that does not vary has no interval; it is clear."""
 
+NO_PREFERENCE = "energy preference not measured"
+"""Why the size of a change is not known where the firmware has another preference, and nobody measured what it does."""
+
 EQUAL = 1e-9
 """What is nearer to no change than this is none but for the last digits of doubles."""
 

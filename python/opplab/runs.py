@@ -68,6 +68,9 @@ class Series:
     unmetered : str
         What of its run its energy leaves out; empty if nothing, or nothing that is known. Runs that differ in it have
         a change of unknown size.
+    preferences : str
+        The energy preferences that it ran with and nobody measured; empty if none. Runs that differ in them have a
+        change of unknown size.
     places : list of int
         Which iterations of an mmtests run these are: one that its benchmark or its monitor lacks is absent.
     """
@@ -76,6 +79,7 @@ class Series:
         *("_flat", "_iterations", "directed", "higher", "keyed_by", "keys", "label", "metric", "param", "unit"),
         "events",
         "places",
+        "preferences",
         "signed",
         "unmetered",
         "work",
@@ -110,6 +114,7 @@ class Series:
         self.events: list[float | None] = []
         self.work = ""
         self.unmetered = ""
+        self.preferences = ""
         self.places: list[int] = []
 
     def add_work(self, work: str) -> None:

@@ -789,9 +789,16 @@ def test_draws_measure_waits_and_runs_without_them_are_made_anew(drawn: Path) ->
 def test_a_run_of_one_policy_is_about_ten_lines(load: Path, tmp_path: Path) -> None:
     out = ("-m", "juno-r2", "--seconds", "0.1", "-o", str(tmp_path / "out"))
     assert len(run("run", str(load), *out).stdout.splitlines()) <= 10
-    everything = run("run", str(load), *out, "--all").stdout
-    assert "freq_residency:A53@450000" in "".join(everything.split())
+    everything = answered("run", load, *out, "--all", columns=300).stdout
+    assert "idle_residency:A53@WFI" in "".join(everything.split())
     assert "fingerprint" in everything
+    # Rows of clusters and clocks that nothing uses are thousands on a server: they are counted, in text alone.
+    rows = list(csv.DictReader(io.StringIO(run("run", str(load), *out, "--format", "csv", "--all").stdout)))
+    zeros = [row["metric"] for row in rows if float(row["mean"] or "nan") == 0]
+    assert f"{len(zeros)} rows that are 0 under every policy left out" in everything
+    assert zeros
+    shown = {line.split()[3] for line in everything.splitlines() if line.startswith("juno-r2 ")}
+    assert {row["metric"] for row in rows} - shown == set(zeros)
 
 
 def test_a_late_start_that_counts_is_named(tmp_path: Path) -> None:
@@ -1073,6 +1080,27 @@ def test_tasks_that_share_a_timer_are_named_with_their_load() -> None:
     assert "25 % of a CPU, not 12000 %" in shared_timers({"tasks": [task(own=False)] * 480})[0]
     odd = {**task(own=False), "phases": [["a", 1000, 10000000], ["b", 2000, 10000000]]}
     assert "load" not in shared_timers({"tasks": [odd, odd]})[0]
+
+
+def test_the_load_of_a_shared_timer_is_given_only_where_it_is_that_of_the_cycle(tmp_path: Path) -> None:
+    """20 runs of 4 ms at a shared timer of 8 ms, then 700 ms of sleep: by hand 16 % of a CPU, and not 50 %."""
+    timer = {"ref": "shared", "period": 8000}
+    work, rest = {"loop": 20, "run": 4000, "timer": timer}, {"loop": 1, "sleep": 700000}
+    note = "2 tasks share a timer of 8 ms: one of them is due each time"
+    # In each cycle of both there are 40 turns of 8 ms with 4 ms of work each, and the sleep.
+    cases = (({"work": work, "rest": rest}, "", 4 * 40 / (8 * 40 + 700)), ({"work": work}, "their load is 50 %", 0.5))
+    for phases, load, share in cases:
+        tasks = {"t": {"instance": 2, "loop": -1, "phases": phases}}
+        file = tmp_path / "load.json"
+        file.write_text(json.dumps({"global": {"duration": 1, "calibration": "CPU0"}, "tasks": tasks}))
+        out = tmp_path / f"{len(phases)}"
+        words = ("-m", "juno-r2", "--governor", "performance", "--iterations", "1", "--seconds", "20", "--no-report")
+        shown = answered("run", file, *words, "-o", out, columns=400).stdout
+        assert note in shown
+        assert load in shown
+        assert ("their load" in shown) == bool(load)
+        busy_s = results.read(out).filter(pl.col("metric").str.starts_with("task_time:"))["value"].sum()
+        assert busy_s / 20 == pytest.approx(share, rel=0.15)
 
 
 def test_tasks_of_several_periods_that_share_a_timer_are_due_as_often_as_named(tmp_path: Path) -> None:

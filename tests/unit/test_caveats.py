@@ -11,6 +11,7 @@ from click.testing import Result
 
 import opplab
 from opplab import _opplab, results
+from opplab.certainty import NO_PREFERENCE
 from opplab.errors import InputError
 from opplab.fit.machine_power import generic_power
 from opplab.simulation.cases import Case
@@ -680,3 +681,44 @@ def test_the_answer_of_a_run_names_a_driver_that_is_not_the_one_at_boot(tmp_path
                     "-o", tmp_path / "both")  # fmt: skip
     assert "boots with" not in both.stdout
     assert "changes on skylake-8x-uma are of the driver, too" in " ".join(both.stdout.split())
+
+
+@pytest.mark.parametrize("draws", [0, 40])
+def test_a_preference_that_nobody_measured_gives_no_change_a_star(load: Path, tmp_path: Path, draws: int) -> None:
+    """Goal: `epp=power` on an EPYC was -11.1 % [-14.0, -8.0]*, though no preference was measured on AMD."""
+    common = ["-m", "epyc-milan-1s", "--seconds", "0.2", "--iterations", "2", "-j", "1"]
+    common += ["--driver", "amd-pstate-epp", "--governor", "powersave"]
+    drawn = ["--uncertainty", str(draws)] if draws else []
+    command = ["run", load, *common, "--set", "epp=128", "--vs", "epp=255", "--vs", "epp=128 hz=1000", *drawn]
+    found = json.loads(answered(*command, "-o", tmp_path / "out", "--format", "json").stdout)
+    rows = [row for row in found["rows"] if row["change_percent"] is not None]
+    assert {row["certainty"] for row in rows if row["variant"] == "epp=255"} == {NO_PREFERENCE}
+    others = [row for row in rows if "hz=1000" in row["variant"]]
+    assert others
+    assert all(row["certainty"] != NO_PREFERENCE for row in others), "both sides have the same one"
+    for metric in ("energy", "missed_activations"):
+        (table,) = opplab.compare(tmp_path / "out", metric=metric)
+        first, other = table.rows[0].cells[1:]
+        assert first is not None
+        assert other is not None
+        assert (first.certain, first.significant, first.p, first.points_low) == (NO_PREFERENCE, False, None, None)
+        assert other.certain != NO_PREFERENCE
+
+
+def test_no_choice_by_such_a_preference_is_clear(load: Path) -> None:
+    found = opplab.choose(
+        "epyc-milan-1s",
+        load,
+        governors=["powersave"],
+        epp=["0", "255"],
+        policy={"driver": "amd-pstate-epp"},
+        seconds=0.2,
+        iterations=2,
+        uncertainty=0,
+        jobs=1,
+    )
+    assert found.findings()[0].startswith("Recommended, not clear")
+    assert found.gap is not None
+    assert (found.gap.certainty.words, found.gap.low) == (NO_PREFERENCE, None)
+    (other,) = [option for option in found.options if option.changes]
+    assert {one.certainty.words for one in other.changes.values()} == {NO_PREFERENCE}

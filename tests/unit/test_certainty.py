@@ -161,3 +161,24 @@ def test_each_share_of_counted_events_has_its_count() -> None:
     assert {"missed_activations", "lost_resumes", "group_missed:GROUP"} <= {
         one.name for one in METRICS if events_of(one.name)
     }
+
+
+@pytest.mark.parametrize(
+    ("unit", "values", "ends"),
+    [
+        ("%", [0.11, 0.0, 0.0, 0.0], (0.0, 0.1150)),
+        ("%", [99.0, 100.0], (93.147, 100.0)),
+        ("ms", [4.0, 8.0], (0.0, 31.412)),
+        # Of a temperature or a count of another unit nobody knows what it cannot be.
+        ("Cel", [4.0, 8.0], (-19.412, 31.412)),
+    ],
+)
+def test_an_interval_ends_where_values_do(unit: str, values: list[float], ends: tuple[float, float]) -> None:
+    """Four runs with one miss had -0.06 to 0.11 % of activations missed, and two times less than no time."""
+    run = Run("a", "b")
+    run.series["m"] = Series("m", "m", "", unit, iterations=[[one] for one in values], keys=list(range(len(values))))
+    found = compare_runs([run])
+    cell = found.rows[0].cells[0]
+    assert cell is not None
+    assert (cell.low, cell.high) == pytest.approx(ends, rel=1e-3)
+    assert ("that a value cannot have" in found.method) == (unit != "Cel")

@@ -231,6 +231,7 @@ def test_wrong_words_are_told_the_nearest(tmp_path: Path) -> None:
     check_refused("--machine NAME", "run", str(work))
     check_refused("no key 'hzz'; did you mean 'hz'", "run", str(work), "-m", "juno-r2", "--set", "hzz=1000")
     check_refused("no benchmark is called 'hackbenhc'; did you mean", "list", "parameters", "hackbenhc")
+    check_refused("no gate is called 'delay_dequeu'; did you mean `delay_dequeue`", "list", "gates", "delay_dequeu")
     check_refused("exists; --force", "workload", "new", "w", "-o", str(work))
 
 
@@ -258,6 +259,14 @@ def test_several_governors_are_a_sweep(tmp_path: Path) -> None:
     assert again.stdout == done.stdout
     shown = opplab("experiment", "show", str(folder / "experiment.toml"), "--format", "json")
     assert [row["policy"] for row in json.loads(shown.stdout)] == ["schedutil", "performance"]
+
+
+def test_any_list_takes_one_of_its_names() -> None:
+    """`list gates NAME` was refused, where `list tunables NAME` is not."""
+    every = json.loads(opplab("list", "gates", "--format", "json").stdout)
+    own = [row for row in every if row["gate"] == "sugov_iowait_boost"]
+    assert json.loads(opplab("list", "gates", "sugov_iowait_boost", "--format", "json").stdout) == own
+    assert len({row["value"] for row in own}) > 1
 
 
 def test_parameters_that_are_names_are_listed_and_given_by_name(tmp_path: Path) -> None:

@@ -1227,3 +1227,13 @@ def test_a_log_with_other_cpus_than_the_machine_is_named(tmp_path: Path) -> None
 
     assert "whether turbostat2.txt is of this machine: it has rows of 2 CPUs, and skylake-8x-uma has 8" in told(2)
     assert "of this machine" not in told(8)
+
+
+def test_a_part_that_no_resample_gives_a_power_is_unknown() -> None:
+    """A core's constant part was "0 [0 .. 0] W", as if its lack were certain: the rows fall where it would rise."""
+    cores = np.array([1.0, 2, 4, 8])
+    parts = fit_parts(["awake", "core"], np.column_stack([np.ones(4), cores]), 30 - cores)
+    awake, core = parts.parameters()
+    assert (core.value, core.low, core.high) == (0, 0, 0)
+    assert core.words == "unknown: taken as 0 W, the least that a fit may give"
+    assert re.fullmatch(r"[\d.]+ \[[\d.]+ \.\. [\d.]+\] W", awake.words)

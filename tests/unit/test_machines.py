@@ -661,3 +661,24 @@ def test_what_an_idle_thread_asked_for_holds_its_core_on_amd() -> None:
     assert median_ms("AuthenticAMD", 150) == pytest.approx(1.0, abs=0.05)
     assert median_ms("GenuineIntel", 150) == pytest.approx(3.4 / 2.25, abs=0.05)
     assert median_ms("AuthenticAMD", 700) == pytest.approx(median_ms("GenuineIntel", 700))
+
+
+def test_a_machine_is_shown_with_the_wake_ups_that_runs_take(tmp_path: Path) -> None:
+    """`machine show` had an exit of 140 us alone, where runs wake up in 42. Method: the latency of a run, by hand."""
+    shown = answered("machine", "show", "core-ultra-135h", columns=200).stdout
+    assert "idle C6: entry 0 us, exit 140 us (in runs 42 us), residency 420 us" in shown
+    assert "runs wake up in the other time (default.cluster.idle.wake)" in shown
+    assert "in runs" not in answered("machine", "show", "juno-r2", columns=200).stdout
+    machine = opplab.Machine.load("core-ultra-135h")
+    (wake_ns,) = {
+        state["wake_ns"] for of in machine.describe()["clusters"] for state in of["idle"] if state["name"] == "C6"
+    }
+    load = opplab.Workload.periodic(1, run_us=100, period_us=3000)
+    policy = opplab.Policy(governor="powersave", variation="none", idle_disable=["POLL", "C1E", "C10"])
+    run = opplab.simulate(machine, load, policy, seconds=0.2)
+    metrics = dict(zip(run.metrics["metric"], run.metrics["value"], strict=True))
+    assert wake_ns == 42000
+    assert metrics["latency_p50"] == pytest.approx(wake_ns / 1e6, rel=0.1), "and not 0.140"
+    for name in catalog.names("machine"):
+        for cluster in opplab.Machine.load(name).describe()["clusters"]:
+            assert all(0 <= state["wake_ns"] <= state["exit_latency_ns"] for state in cluster["idle"]), name

@@ -4,9 +4,12 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy import stats
 
 import opplab
+from opplab import results
 from opplab.errors import InputError
 from opplab.explanation.cases import find_case
 
@@ -231,3 +234,27 @@ def test_a_key_that_no_group_has_is_refused_with_those_that_it_has(folder: Path)
         (folder / "own.toml").write_text(f'{TEXT}[[group]]\nname = "/a"\n{key} = 3\n')
         with pytest.raises(InputError, match=words):
             opplab.Experiment.load(folder / "own.toml")
+
+
+def test_a_width_that_is_not_reached_is_named(folder: Path) -> None:
+    """`--until-ci 2%` ended after 3 iterations at 10 %, without a word."""
+    words = ["run", "own.toml", "--iterations", "3", "-j", "1", "--no-report", "-o", "out/own"]
+    shown = " ".join(answered(*words, "--until-ci", "0.1%", columns=200).stdout.split())
+    energy = results.read(folder / "out" / "own").filter(metric="energy").sort("iteration")
+    logs = np.log(np.divide(*(energy.filter(policy=one)["value"].to_numpy() for one in "ba")))
+    # Student's t on the logarithms of the pairs, and half of what lies between its ends in percent.
+    low, high = stats.ttest_1samp(logs, 0).confidence_interval(0.95)
+    (told,) = re.findall(r"Not reached: \u00b1 0\.1 % of energy, but \u00b1 ([\d.]+) % after 3 iterations", shown)
+    assert float(told) == pytest.approx(50 * (np.exp(high) - np.exp(low)), rel=0.1)
+    assert "Not reached" not in answered(*words[:-1], "out/wide", "--until-ci", "99%", columns=200).stdout
+
+
+def test_a_version_that_is_given_whole_goes_before_longer_ones(folder: Path) -> None:
+    """`explain out:6.1` was as good as 6.12, though only one case has that kernel."""
+    words = ["run", "load.json", "-m", "juno-r2", "--kernel", "6.1", "--vs", "kernel=6.12", "--seconds", "0.1"]
+    answered(*words, "--iterations", "1", "-j", "1", "--no-report", "-o", "out/two")
+    assert (folder / "out" / "two").is_dir()
+    for version in ("6.1", "6.12"):
+        assert find_case(f"out/two:{version}").kernel == version
+    with pytest.raises(InputError, match=r"2 cases are called `6\.`"):
+        find_case("out/two:6.")

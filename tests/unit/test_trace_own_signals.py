@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import opplab
+from opplab.trace.signals import unjudged
 
 from testdata import shared
 
@@ -79,3 +80,10 @@ def test_signals_are_of_the_machine_of_the_snapshot_and_its_absence_is_named(tmp
     alone = opplab.read_trace(tmp_path / "alone.dat")
     alone.signals()
     assert any("every CPU counts as one of capacity 1024" in note for note in alone.notes)
+
+
+def test_tasks_of_one_name_are_counted_in_notes() -> None:
+    """A trace of many workers had "misses leave out python, python, python, python" and nothing else."""
+    raw = {"deadlines": {"pid": [1]}, "threads": [], "unjudged": [7, 8, 5, 9], "by_period": []}
+    (note,) = unjudged(raw, {7: "python", 8: "python", 9: "python"})
+    assert note.startswith("misses leave out python x3, 5: awake for more than half")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import opplab
 from lab.studies.coverage import coverage
@@ -379,6 +380,32 @@ def test_what_moves_nothing_at_the_ends_of_its_range_is_not_named(tmp_path: Path
     assert found.influences == stands_out[1:]
     assert moving(draws, [Hanging(point, "energy", "", "s", Causes([pale]))], values, run) == [Causes([pale])]
     assert len(ran) == 2, "nothing stands out, nothing runs"
+
+
+def test_shares_change_in_points() -> None:
+    """Goal: misses of 0.02 and 0.16 % were "+500 %", and those from 0 no change. Method: Student's t by scipy."""
+    base, new = [0.11, 0.0, 0.0, 0.0], [0.22, 0.0, 0.33, 0.11]
+    sides = [Values(dict(enumerate(of)), {1: {0: of[0], 1: of[1] + 0.1}}) for of in (new, base)]
+    found = change_of(*sides, "lower", unit="%")
+    assert found is not None
+    parts, shifts = found
+    lowest, highest = stats.ttest_rel(new, base).confidence_interval(0.95)
+    assert (parts.unit, parts.value) == ("points", pytest.approx(np.mean(new) - np.mean(base)))
+    assert parts.span == pytest.approx((lowest, highest))
+    assert shifts == {1: [0.0, 0.0]}, "what both sides have is no change"
+    line = SureLine(("m", "w", ""), "missed_activations", "%", "lower", "b", "v", parts)
+    assert (line.axis, line.number(parts.value)) == ("change, points", "+0.14 points")
+    # Of few events the interval is no narrower than their number allows (docs of `counting_half`).
+    one = [Values(dict.fromkeys(range(3), value)) for value in (100 / 600, 0.0)]
+    one[0].own[2] += 1e-3
+    for events, clear in ((float("inf"), True), (1800.0, False)):
+        counted = change_of(*one, "lower", unit="%", events=events)
+        assert counted is not None
+        assert counted[0].certainty.is_clear == clear, events
+    # A sealed prediction has ratios.
+    ratio = change_of(*(Values(dict.fromkeys(range(2), value)) for value in (3.0, 2.0)), "lower")
+    assert ratio is not None
+    assert ratio[0].value == pytest.approx(50)
 
 
 def test_a_sweep_says_how_sure_its_changes_are(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from opplab.files import relative, write_text
 from opplab.metrics import powers
 from opplab.report.numbers import several, some_of
 from opplab.simulation.machine import Machine
+from opplab.simulation.workload import ending
 from opplab.sweep.progress import Shown, counted
 
 if TYPE_CHECKING:
@@ -289,6 +290,10 @@ def answer(
     model = _model_of(report, on.nr_cpus)
     keys, notes = policy_of(report, policy)
     variants = variants_of(report, keys, vs, on, notes.append)
+    if seconds is not None and model.benchmark in ending():
+        notes.append(
+            f"--seconds {seconds:g} is the most that a run takes: {model.benchmark} ends when its work is done"
+        )
     results = _simulated(model, machine, variants, folder, iterations, seconds, jobs, progress)
     changes = _Changes(model, variants, results)
     # Of a run that is mostly the start of its tasks, the text has the watts of the rest.

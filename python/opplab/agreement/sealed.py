@@ -214,7 +214,9 @@ def seal(
     labels = results["benchmark"].unique(maintain_order=True).to_list()
     wanted = list(metrics) or list(dict.fromkeys(name for label in labels for name in source.declared(label)))
     with Store(Path(folder) / "draws") as store:
-        sure = how_sure(experiment, results, wanted, draws, store=store, jobs=jobs, level=LEVEL, progress=progress)
+        sure = how_sure(
+            experiment, results, wanted, draws, store=store, jobs=jobs, level=LEVEL, progress=progress, ratios=True
+        )
     models = benchmark_models(experiment)
     rows = []
     for line in sure.lines:

@@ -93,7 +93,7 @@ class Option:
     broken_by_means: Sequence[str] = field(default=(), kw_only=True)
     """Constraints that it keeps in most draws, although its mean does not."""
     changes: Mapping[str, Parts] = field(default_factory=dict)
-    """Change of each metric against the baseline, in percent; none of a metric that is zero."""
+    """Change of each metric against the baseline: of shares in points, of others in percent, and none from zero."""
     saved: Parts | None = field(default=None, kw_only=True)
     """Power at equal work that it saves against the baseline, in W; None where that is not known."""
     twins: Sequence[str] = ()
@@ -136,7 +136,7 @@ class Choice:
     not known."""
     gap: Parts | None
     """By how much the next setting that keeps the constraints, and is not as good, is off from the first in the
-    deciding metric, in percent; None if there is none."""
+    deciding metric, in percent, of a share in points; None if there is none."""
     hangs: Causes
     """What this gap hangs on."""
     against_next: Mapping[str, Parts] = field(default_factory=dict)
@@ -416,18 +416,24 @@ class Choice:
     def _is_next_as_good(self) -> bool:
         """Whether the next setting differs by so little that the goal leaves open which to take."""
         ends = (None,) if self.gap is None else (self.gap.low, self.gap.high)
-        return all(end is not None and abs(end) <= LITTLE for end in ends)
+        return all(end is not None and abs(end) <= self._little for end in ends)
+
+    @property
+    def _little(self) -> float:
+        """What two settings differ by that are as good, in the unit of the gap."""
+        return LITTLE if self.gap is None or self.gap.unit == "%" else MISSED_SLACK
 
     def _next(self) -> list[str]:
         """Name the next setting, and how sure it is that it is worse."""
         kept = runners_up(self.options)
         if self.gap is None or not kept:
             return []
-        change, doubt = self.gap.certainty.text(self.gap.value), self.gap.certainty.words
+        unit, digits = self.gap.unit, 1 if self.gap.unit == "%" else 2
+        change, doubt = self.gap.certainty.text(self.gap.value, unit, digits), self.gap.certainty.words
         if self._is_next_as_good:
             apart = ", ".join(self._apart(kept[0]))
             what = f", but {self.options[0].label} has {apart}" if apart else ", either will do"
-            doubt = f"they differ by less than {LITTLE:g} %{what}"
+            doubt = f"they differ by less than {self._little:g} {unit}{what}"
         elif self._in_error(self.goals[0], self.gap):
             change = change.removesuffix("*")
             doubt = f"within the replay's error of {self.energy_error:.1f} %, not significant"
@@ -456,7 +462,8 @@ class Choice:
         elif self.hangs.influences:
             out.append(f"Between these two no assumed value stands out in {self.samples[0]} draws.")
         if self.hangs.regime is not None:
-            out.append(self.hangs.regime.words(change_text))
+            unit = "%" if self.gap is None else self.gap.unit
+            out.append(self.hangs.regime.words(lambda value: change_text(value, unit=unit)))
         as_good = chosen.equals or (self._is_next_as_good and runners_up(self.options))
         if max(chosen.best, chosen.ties) < SURE and not as_good:
             out += [f"To be surer: {words}." for words in self.measures()]
@@ -594,11 +601,11 @@ class Choice:
             out.append(f"measure {one.key} (assumed {self.assumptions[one.key]}){': ' + words if words else ''}")
         gap = self.gap
         if gap is not None and gap.runs is not None:
-            runs = f"\u00b1 {gap.runs:.1f} %"
+            runs = f"\u00b1 {gap.runs:{'.1f' if gap.unit == '%' else '.2g'}} {gap.unit}"
             if gap.assumed is not None:
                 assumed = (gap.assumed[1] - gap.assumed[0]) / 2
                 if gap.runs > assumed:
-                    out.append(f"more or longer runs: they leave {runs} open, the assumptions {assumed:.1f} %")
+                    out.append(f"more or longer runs: they leave {runs} open, the assumptions {assumed:.1f} {gap.unit}")
             elif gap.draws:
                 out.append(f"more draws: the runs leave {runs} open, and what the assumptions do takes more to know")
             else:

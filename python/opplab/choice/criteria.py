@@ -120,7 +120,7 @@ def of_the_work(
     """Give the constraints that hold by themselves: what the workload asks for is done, by every setting.
 
     No activations are missed beyond the baseline's, and the benchmark's own metric (or else the work that is done) is
-    within a percent of it. A metric that is a goal, or has a constraint, has none of these.
+    within a percent of it. A metric that decides, or has a constraint, has none of these; a later goal keeps its own.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def of_the_work(
         texts[done] = f"{done} <= {100 + THROUGHPUT_SLACK:g}% of baseline"
     else:
         texts[done] = f"{done} >= {100 - THROUGHPUT_SLACK:g}% of baseline"
-    taken = {*goals, *(metric_named(one.metric, list(units), own) for one in given)}
+    taken = {*goals[:1], *(metric_named(one.metric, list(units), own) for one in given)}
     return [Constraint.parse(text) for metric, text in texts.items() if metric in units and metric not in taken]
 
 

@@ -18,7 +18,7 @@ from opplab import _opplab
 from opplab.catalog import SNAPSHOT, find, names, nearest
 from opplab.certainty import change_text
 from opplab.choice import DRAWS, GOVERNORS, ITERATIONS
-from opplab.choice.criteria import ANY_WORK, MISSED_SLACK, Constraint
+from opplab.choice.criteria import ANY_WORK, MISSED_SLACK, THROUGHPUT_SLACK, Constraint, own_metrics
 from opplab.cpulist import nr_cpus
 from opplab.errors import InputError, OpplabError
 from opplab.files import check_size, digest_of, read_text, toml_of, write_text
@@ -31,6 +31,7 @@ from opplab.sweep.drivers import ACTIVE
 if TYPE_CHECKING:
     from opplab.choice.answer import Choice
     from opplab.simulation.machine import Machine
+    from opplab.uncertainty.parts import Parts
 
 
 HOURS = 8760
@@ -128,6 +129,12 @@ class Saving:
     """`driver`, `base_driver`: under which the setting and the baseline run."""
     start: Start = field(default_factory=Start)
     """What the runs have of their start, which a year has not."""
+    missed: float = 0.0
+    """Activations that the setting misses, in percent."""
+    work: float | None = None
+    """Change of the benchmark's own metric, or of the work done, in percent; None where it is not known."""
+    loses: str = ""
+    """What the setting does less than the baseline, in words; empty for nothing."""
 
     @property
     def named(self) -> str:
@@ -138,6 +145,7 @@ class Saving:
     @classmethod
     def of(cls, choice: Choice) -> Saving:
         """Take it from a choice whose goals have the power at equal work."""
+        from opplab.choice.answer import LATER
         from opplab.summary.answer import title_of
 
         chosen = choice.recommended
@@ -158,6 +166,15 @@ class Saving:
         # Waits that nobody asks for are read in the price alone.
         cold = choice.cold if price or choice.constraints or choice.goals != [POWER_AT_EQUAL_WORK] else ""
         judged = None if saved is None else saved.certainty
+        done = (own_metrics(choice.units) or ["work_done"])[0]
+        work = None if chosen is None else 0.0 if chosen is base else _value(chosen.changes.get(done))
+        of = LATER if chosen is not None and LATER in chosen.parts else "missed_activations"
+        before, late = (_value(one.parts.get(of)) or 0.0 for one in (base, chosen or base))
+        loses = []
+        if work is not None and (work if choice.units[done][1] == "lower" else -work) > THROUGHPUT_SLACK:
+            loses.append(f"{title_of(done)} {change_text(work)}")
+        if late - before > MISSED_SLACK:
+            loses.append(f"missed {before:.3g} -> {late:.3g} %")
         return cls(
             setting="" if chosen is None else chosen.label,
             baseline=choice.baseline,
@@ -181,7 +198,14 @@ class Saving:
             base_missed=0.0 if missed is None else missed.value,
             power=chosen.changes["power"].value if chosen is not None and "power" in chosen.changes else 0.0,
             start=choice.start,
+            missed=0.0 if chosen is None else _value(chosen.parts.get("missed_activations")) or 0.0,
+            work=work,
+            loses=", ".join(loses),
         )
+
+
+def _value(parts: Parts | None) -> float | None:
+    return None if parts is None else parts.value
 
 
 @dataclass
@@ -207,6 +231,7 @@ class Fleet(Block):
             "baseline draws, W": quantity(saving.base_watts),
             "saved by each, W": _between(saving, 1.0),
             "saved by all, kWh a year": _between(saving, kind.machines * HOURS / 1000),
+            **({"loses": saving.loses or "nothing"} if any(one.loses for _, one in self.types) else {}),
         }
 
     def below(self) -> list[str]:
@@ -280,6 +305,8 @@ class Fleet(Block):
                     "keeps_limits_in": saving.keeps,
                     "baseline_watts": saving.base_watts,
                     "baseline_missed_percent": saving.base_missed,
+                    "missed_percent": saving.missed,
+                    "work_change_percent": saving.work,
                     "start_percent": 100 * saving.start.share,
                     **{f"saved_watts{end}": watts for end, watts in saved.items()},
                     "clear": saving.clear,
@@ -585,7 +612,7 @@ def fleet(
     )
     return Fleet(
         f"{asked} {best}{limits}",
-        f"{_finding(answered)}{_missed(answered)}",
+        f"{_finding(answered)}{_missed(answered)}{_loses(answered)}",
         answered,
         refused,
         f"{_repeated(sources)}{_assumed(answered, options.get('uncertainty', DRAWS))}",
@@ -747,6 +774,12 @@ def _missed(answered: Sequence[tuple[MachineType, Saving]]) -> str:
     words = [f"{saving.base_missed:.3g} % ({saving.baseline}) on {kind.name}" for kind, saving in late[:MOST]]
     more = f"; it misses some on {several(len(late) - MOST, 'more type')}" if len(late) > MOST else ""
     return f" The baseline misses activations: {'; '.join(words)}{more}."
+
+
+def _loses(answered: Sequence[tuple[MachineType, Saving]]) -> str:
+    """Count the types whose setting does less than the baseline, which is no saving."""
+    less = sum(bool(saving.loses) for _, saving in answered)
+    return f" The setting does less than the baseline on {several(less, 'type')} (`loses`)." if less else ""
 
 
 def _start(answered: Sequence[tuple[MachineType, Saving]]) -> str:

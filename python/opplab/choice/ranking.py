@@ -15,14 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opplab.certainty import NO_PREFERENCE
 from opplab.choice.answer import LATER, Choice, Option, as_printed, runners_up
 from opplab.choice.settings import Setting, commands_of
+from opplab.comparison.method import events_in
+from opplab.metrics import events_of
 from opplab.report.numbers import quantity, several
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, read_changes
+from opplab.runs import SHARES
+from opplab.simulation.policy import Policy
 from opplab.simulation.power import NO_IDLE_POWER, is_of_power
 from opplab.simulation.work import POWER_AT_EQUAL_WORK
 from opplab.summary.answer import PAIRS, ends, never_finished, periods_together, start_of, start_up, whole_of
-from opplab.sweep.missing import changes_unknown_idle
+from opplab.sweep.missing import assumed_preferences, changes_unknown_idle
 from opplab.uncertainty.causes import Causes
 from opplab.uncertainty.draws import RUNS_OF_DRAW, Draws, Point, Values
 from opplab.uncertainty.ends import Hanging, moving
@@ -83,6 +88,9 @@ class Ranking:
         applied = {label: one.applied(self.base["policy"], label) for label, one in self.settings.items()}
         first = applied[self.labels[0]]
         self.no_idle = {label for label, one in applied.items() if changes_unknown_idle(program.machine, first, one)}
+        one = replace(program, bases=program.bases[:1])
+        cases = one.cases(list(self.settings.values()), self.labels, Policy.variation)
+        self.preferences = {case.policy: assumed_preferences(case) for case in cases}
         self.unranked = bool(program.recorded.get("fixed_speed")) and _clocks_differ(list(self.settings.values()))
 
     def _of(self, label: str, metric: str) -> Values:
@@ -229,26 +237,44 @@ class Ranking:
         return [options[at] for at in sorted(range(len(options)), key=rank)]
 
     def _parts(self, label: str, metrics: Iterable[str], base: str = "") -> dict[str, Parts]:
-        """Give each metric of a setting, with its interval; or its change against a base, in percent."""
+        """Give each metric of a setting, with its interval; or its change against a base, of shares in points."""
         out = {}
         for metric in metrics:
             ours, theirs = self._of(label, metric), self._of(base, metric) if base else None
             unit, better = self.units[metric]
-            if theirs is not None and min([*ours.own.values(), *theirs.own.values()], default=0.0) <= 0:
+            if (
+                theirs is not None
+                and unit not in SHARES
+                and min([*ours.own.values(), *theirs.own.values()], default=0.0) <= 0
+            ):
                 # A change from 0, or to it, has no percentage.
                 continue
-            if (found := change_of(ours, theirs, better, unit=unit)) is not None:
+            events = self._events(metric, label, base) if base else math.inf
+            if (found := change_of(ours, theirs, better, unit=unit, events=events)) is not None:
                 out[metric] = found[0]
-                if base and is_of_power(metric) and label in self.no_idle:
-                    out[metric] = replace(found[0], low=None, high=None, unknown=NO_IDLE_POWER)
+                if base and (why := self._why_unknown(metric, base, label)):
+                    out[metric] = replace(found[0], low=None, high=None, unknown=why)
+        for p50, p99 in (pair for pair in PAIRS.values() if not base and out.keys() >= {*pair}):
+            out[p50] = _at_most(out[p50], out[p99])
         return out
+
+    def _why_unknown(self, metric: str, *labels: str) -> str:
+        """Give why no interval holds how far two settings are apart; empty where one does."""
+        if len({self.preferences[label] for label in labels}) > 1:
+            return NO_PREFERENCE
+        return NO_IDLE_POWER if is_of_power(metric) and self.no_idle & {*labels} else ""
+
+    def _events(self, metric: str, *labels: str) -> float:
+        """Give how many events a metric of some settings is a share of, of the one with fewest."""
+        counts = (self.values.get((self.point, label, events_of(metric)), Values()) for label in labels)
+        return events_in(*(one.own.values() for one in counts))
 
     def _saved(self, label: str) -> Parts | None:
         """Give the power at equal work that a setting saves, in W."""
         base, ours = (self._of(one, POWER_AT_EQUAL_WORK) for one in (self.labels[0], label))
         found = saving_of(ours, base)
-        if found is not None and label in self.no_idle:
-            return replace(found, low=None, high=None, unknown=NO_IDLE_POWER)
+        if found is not None and (why := self._why_unknown(POWER_AT_EQUAL_WORK, self.labels[0], label)):
+            return replace(found, low=None, high=None, unknown=why)
         return found
 
     def _excess(
@@ -271,17 +297,23 @@ class Ranking:
     def _gap(
         self, ranked: Sequence[Option], drawn: Callable[[Draws, dict[tuple[Point, str, str], Values]], None]
     ) -> tuple[Parts | None, Causes]:
-        """Give by how much the next setting is off from the first, and the assumptions that this hangs on."""
+        """Give by how much the next setting is off from the first (a share in points), and what this hangs on."""
         rest = runners_up(ranked)
         if not rest or self.unranked:
             return None, Causes()
         unit, better = self.units[self.goal]
-        found = change_of(self._of(rest[0].label, self.goal), self._of(ranked[0].label, self.goal), better, unit=unit)
-        if found is None or self.assumed is None:
-            return (found[0] if found else None), Causes()
+        labels = rest[0].label, ranked[0].label
+        ours, theirs = (self._of(label, self.goal) for label in labels)
+        found = change_of(ours, theirs, better, unit=unit, events=self._events(self.goal, *labels))
+        if found is None:
+            return None, Causes()
         gap, shifts = found
+        if why := self._why_unknown(self.goal, *labels):
+            gap = replace(gap, low=None, high=None, unknown=why)
+        if self.assumed is None or why:
+            return gap, Causes()
         hangs = causes_of(self.assumed, self.point[0], gap, shifts, True)
-        asked = Hanging(self.point, self.goal, ranked[0].label, rest[0].label, hangs)
+        asked = Hanging(self.point, self.goal, ranked[0].label, rest[0].label, hangs, gap.unit == "points")
         idle = {(at, label) for at, label, _ in self.values if at != self.point}
         beside = {(self.point, self.labels[0]), *idle} if self.goal == POWER_AT_EQUAL_WORK else ()
         return gap, moving(self.assumed, [asked], self.values, drawn, beside)[0]
@@ -322,6 +354,12 @@ class Ranking:
             ),
         ]
         return list(filter(None, notes))
+
+
+def _at_most(p50: Parts, p99: Parts) -> Parts:
+    """Give a median whose interval ends where that of the p99 does at the latest: no run has it above its own p99."""
+    most = p99.value if p99.high is None and not p99.varies else p99.high
+    return p50 if p50.high is None or most is None else replace(p50, high=min(p50.high, most))
 
 
 def _printed(parts: Parts) -> str:

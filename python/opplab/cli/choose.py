@@ -13,6 +13,7 @@ from opplab.cli.options import (
     BuiltIn,
     NameOf,
     damaged_ok_option,
+    draws_noted,
     freq_max_option,
     half_life_option,
     jobs_option,
@@ -78,6 +79,7 @@ draws_option = click.option(
     "--uncertainty",
     type=click.IntRange(0),
     default=DRAWS,
+    callback=draws_noted,
     metavar="N",
     help="Draws of the machine's assumed values; 0 for none.",
 )

@@ -228,7 +228,10 @@ _ROWS: dict[str, Callable[[str | None], list[dict[str, Any]]]] = {
 
 
 def rows_of(kind: str, name: str | None = None) -> list[dict[str, Any]]:
-    """Give what `opplab list KIND` prints; `name`: a benchmark, governor or proposal, where there is one for each."""
+    """Give what `opplab list KIND` prints; `name`: a benchmark, governor, machine or proposal, where it has such rows.
+
+    Other kinds have all rows.
+    """
     if kind in _ROWS:
         return _ROWS[kind](name)
     found = _opplab.names(kind)
@@ -264,12 +267,17 @@ def command(kind: str | None, name: str | None, output_format: str) -> None:
     KIND is machines, experiments, governors, drivers, tunables, idle-governors, kernels, gates, proposals,
     policy-keys, profile-keys, benchmarks, parameters, calibrations, disks, backgrounds, metrics, classes, events or
     decisions.
-    NAME restricts the list: a benchmark for parameters, a governor for tunables, a machine for classes, a proposal.
+    NAME restricts the list: a benchmark for parameters, a governor for tunables, a machine for classes; elsewhere one
+    of the names that it has.
     Without KIND, the command lists the kinds.
     """
     if kind is None:
         print_table([{"list": kind, "what": what} for kind, what in KINDS.items()], output_format)
         return
+    rows = rows_of(kind, name)
     if name is not None and kind not in ("parameters", "tunables", "classes", "proposals"):
-        raise click.UsageError(f"'list {kind}' takes no name")
-    print_table(rows_of(kind, name), output_format)
+        # The first column names a row, in kinds that have no list of their own for a name.
+        own = [next(iter(row.values())) for row in rows]
+        _check(kind.removesuffix("s"), name, own)
+        rows = [row for row, first in zip(rows, own, strict=True) if first == name]
+    print_table(rows, output_format)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,15 +99,27 @@ def _text(facts: dict[str, Any]) -> str:
         for title, states in (("idle", cluster["idle"]), ("cluster idle", cluster["cluster_idle"])):
             lines += [
                 f"  {title} {state['name']}: entry {_us(state['entry_latency_ns'])} us, exit "
-                f"{_us(state['exit_latency_ns'])} us, residency {_us(state['target_residency_ns'])} us, "
+                f"{_us(state['exit_latency_ns'])} us{_wake_up(state)}, "
+                f"residency {_us(state['target_residency_ns'])} us, "
                 f"power {_mw(state['power_uw'])}{' mW' if state['power_uw'] is not None else ''}"
                 for state in states
             ]
+    if any(_wake_up(state) for cluster in facts["clusters"] for state in cluster["idle"]):
+        source = next((key for key in facts["sources"] if key.endswith("idle.wake")), "cluster.idle")
+        lines.append(
+            f"exit: what the kernel's tables have, for idle governors; runs wake up in the other time ({source})"
+        )
     lines += ["sources:", *(f"  {what}: {source}" for what, source in facts["sources"].items())]
     if facts.get("ranges"):
         lines.append("ranges of assumed numbers:")
         lines += [f"  {what}: {ends_in_words(ends)}" for what, ends in facts["ranges"].items()]
     return "\n".join(lines) + "\n"
+
+
+def _wake_up(state: Mapping[str, Any]) -> str:
+    """Give the time that runs take to leave an idle state, where the kernel's table has another."""
+    taken_ns = state.get("wake_ns", state["exit_latency_ns"])
+    return "" if taken_ns == state["exit_latency_ns"] else f" (in runs {_us(taken_ns)} us)"
 
 
 @command.command(name="show")
@@ -198,7 +211,7 @@ def powered(
         text, words = generic_power(text)
         return text, [words, *energy_model_notes(toml_of(text, "the machine file"))], []
     text, parameters, cannot, fits = with_power(text, *map(Path, power), soc=soc, points=points, of=of)
-    lines = [f"power {p.name}: {p.value:.4g} [{p.low:.4g} .. {p.high:.4g}] {p.unit}" for p in parameters]
+    lines = [f"power {p.name}: {p.words}" for p in parameters]
     lines += about_power(cannot)
     tree = toml_of(text, "the machine file")
     if fits and (best := tree.get("source", {}).get(NEXT_MARK)):

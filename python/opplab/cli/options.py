@@ -234,11 +234,12 @@ def trace_argument(name: str, *, exists: bool = False) -> Callable[[F], F]:
     return add
 
 
-def _draws(_ctx: click.Context, _param: click.Parameter, number: int | None) -> int | None:
+def draws_noted(_ctx: click.Context, _param: click.Parameter, number: int | None) -> int | None:
+    """Report draws that are too few for an interval, before they run; 0 asks for none."""
     from opplab.certainty import CONFIDENCE, quantile_draws
 
     needed = quantile_draws(CONFIDENCE)
-    if number is not None and number < needed:
+    if number and number < needed:
         level = f"{100 * CONFIDENCE:g} %"
         note(f"{number} draws judge no assumed number: an interval of {level} needs --uncertainty {needed}")
     return number
@@ -247,7 +248,7 @@ def _draws(_ctx: click.Context, _param: click.Parameter, number: int | None) -> 
 uncertainty_option = click.option(
     "--uncertainty",
     type=click.IntRange(2, DRAWS_MAX),
-    callback=_draws,
+    callback=draws_noted,
     metavar="N",
     help="Number of draws of the machine's assumed values; intervals then include their effect.",
 )

@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ from opplab.cli.options import (
 from opplab.errors import FormatError, InputError
 from opplab.files import printable, read_text, relative, toml_of, write_text
 from opplab.report.block import FORMATS, LINES
-from opplab.report.numbers import several, some_of
+from opplab.report.numbers import several, some_of, workload_of
 from opplab.report.text import flow, print_table, render_table, terminal_width
 from opplab.sweep.progress import progress
 from opplab.sweep.store import Store
@@ -494,7 +494,9 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
         about, beside = answer_of(experiment, results).compared(publish.own_metrics(results))
         sure = _how_sure(experiment, results, about, beside, store.path, how)
     answer = answer_of(experiment, results, sure)
-    answer.finding = " ".join(filter(None, [answer.finding, _failed(experiment, tally)]))
+    answer.finding = " ".join(
+        filter(None, [answer.finding, _not_reached(experiment, results), _failed(experiment, tally)])
+    )
     plain = _shown(experiment, results, blocks, answer, how)
     if sure is not None:
         publish.print_sure(sure, how.output_format)
@@ -512,6 +514,22 @@ def _finish(experiment: Experiment, store: Store, tally: Tally, how: How) -> Non
     if left := len(publish.drawn(experiment, results, every=True)) - len(drawn):
         note(f"{left} runs of over {publish.EVENTS_MAX:,} events are not drawn; --traces writes their traces")
     click.echo(flow(f"wrote {store.path}: {', '.join(written)}", terminal_width()), err=True)
+
+
+def _not_reached(experiment: Experiment, results: pl.DataFrame) -> str:
+    """Name the points whose intervals are wider than asked for (--until-ci) after all iterations; empty for none."""
+    if (until := experiment.until) is None:
+        return ""
+    words = []
+    found = until.not_reached(results)
+    for (machine, *workload), number, widest in found[:FAILED]:
+        half = "no interval" if widest is None else f"\u00b1 {widest:.2g} %"
+        place = f"{workload_of(*workload)} on {machine}"
+        words.append(f"{half} after {several(number, 'iteration')} ({place})")
+    more = len(found) - len(words)
+    words += [f"{several(more, 'more point')}"] if more > 0 else []
+    wanted = f"\u00b1 {until.ci:g} % of {until.metric}"
+    return f"Not reached: {wanted}, but {', '.join(words)}; --iterations allows more." if words else ""
 
 
 def _failed(experiment: Experiment, tally: Tally) -> str:
@@ -557,15 +575,28 @@ def _shown(experiment: Experiment, results: pl.DataFrame, blocks: list[Block], a
     if how.output_format == "text":
         sys.stdout.write(printable(shown))
         if how.everything:
+            every = publish.mean_rows(results)
+            # What any policy has stays for all.
+            there = {_place_of(row) for row in every if row["mean"] != 0}
             means = [
-                {**row, "mean": "unknown" if row["mean"] is None else row["mean"]} for row in publish.mean_rows(results)
+                {**row, "mean": "unknown" if row["mean"] is None else row["mean"]}
+                for row in every
+                if _place_of(row) in there
             ]
             sys.stdout.write("\n" + printable(render_table(means, "text", width)))
+            if left := len(every) - len(means):
+                words = "0 under every policy left out (--format csv --all has them)"
+                sys.stdout.write(f"{several(left, 'row')} that are {words}\n")
             sys.stdout.write(
                 "".join(f"fingerprint {one}\n" for one in results["fingerprint"].unique(maintain_order=True))
             )
         sys.stdout.flush()
     return kept
+
+
+def _place_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Give what policies share of a row: its point and metric."""
+    return tuple(row[name] for name in ("machine", "benchmark", "param", "metric"))
 
 
 def _run_files(experiment: Experiment, store: Store, *, pages: bool) -> list[str]:

@@ -15,7 +15,7 @@ from math import isfinite, isnan, sqrt
 from statistics import NormalDist, variance
 
 from opplab import stats
-from opplab.certainty import CONFIDENCE, EQUAL, ITERATIONS, certainty, decimals, unknown
+from opplab.certainty import CONFIDENCE, EQUAL, ITERATIONS, NO_PREFERENCE, certainty, decimals, unknown
 from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table, has_no_ratio
 from opplab.runs import IN_JOULES, IN_SECONDS, IN_WATTS, SHARES, Run, Series
 from opplab.simulation.power import NO_IDLE_POWER
@@ -85,6 +85,7 @@ def sample_of(base: Series, new: Series) -> Sample:
     cannot = cannot or missing(base, new)
     kind = base.higher, base.is_rate, base.unit in SHARES
     unmetered = NO_IDLE_POWER if base.unmetered != new.unmetered else ""
+    unmetered = NO_PREFERENCE if base.preferences != new.preferences else unmetered
     impossible = _unlike(base, new) or _impossible(base, new)
     if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
         old, own = _pairs_of(base, new)
@@ -249,7 +250,7 @@ def compare_runs(
     partly: dict[str, str] = {}
     lost: dict[tuple[str, str], list[str]] = {}
     by_iteration: set[bool] = set()
-    unvaried = False
+    unvaried = cut = False
     tested = 0
     for label in dict.fromkeys(label for run in runs for label in run.series):
         all_ = [run.series.get(label) for run in runs]
@@ -265,6 +266,7 @@ def compare_runs(
                 notes.append(f"{label} of {run.name}: {gone} of {count} values are no numbers and left out")
             by_iteration.add(_independent(one))
             cell = _summarise(observations(one), one.is_rate, confidence)
+            cut = _end_where_values_do(cell, one) or cut
             cells.append(cell)
             if run is base:
                 cell.ratio = 1.0 if cell.value is not None else None
@@ -309,6 +311,7 @@ def compare_runs(
     table.digits = digits_of(rows)
     percent = f"{100 * confidence:g} %"
     how = [f"default; means (harmonic for rates) with {percent} Student-t interval"]
+    how += ["its ends (not +-) are none that a value cannot have: below 0, of a share above 100 %"] if cut else []
     if kind != "nocompare":
         words = [f"paired by shared {key}" if key else "of independent samples" for key in pairing]
         of = ", " + " or ".join(words) if words else ""
@@ -350,6 +353,20 @@ def _summarise(values: list[float], higher: bool, confidence: float) -> Cell:
         return Cell(mean, n=len(values), is_open=True)
     spread = 100 * (high - low) / 2 / abs(mean) if mean and isfinite(low) else None
     return Cell(mean, spread=spread, low=low, high=high, n=len(values))
+
+
+def _end_where_values_do(cell: Cell, series: Series) -> bool:
+    """Cut an interval that goes beyond what a time, an energy, a rate or a share can be; gives whether it did."""
+    is_share = series.unit in SHARES
+    if cell.low is None or cell.high is None or series.signed or min(observations(series)) < 0:
+        return False
+    if not (is_share or series.is_rate or series.unit in _NEVER_NEGATIVE):
+        return False
+    most = 100.0 if is_share and max(observations(series)) <= 100 else cell.high
+    low, high = max(cell.low, 0.0), min(cell.high, most)
+    is_cut = (low, high) != (cell.low, cell.high)
+    cell.low, cell.high = low, high
+    return is_cut
 
 
 def varies(values: Sequence[float]) -> bool:
@@ -424,7 +441,11 @@ def _points(cell: Cell, sample: Sample, n: int, confidence: float) -> None:
     cell.change, cell.in_points = sign * (_middle(sample.new) - _middle(sample.base)) + 0.0, True
     low, high, differ = apart(sample.base, sample.new, bool(sample.paired), confidence, sample.events)
     ends = sorted((sign * low, sign * high))
-    judged = certainty(*ends, n=n, varies=differ, unit="points", value=cell.change)
+    judged = (
+        unknown(sample.unmetered)
+        if sample.unmetered
+        else certainty(*ends, n=n, varies=differ, unit="points", value=cell.change)
+    )
     cell.same = not cell.change and not differ
     cell.change_text = "" if cell.same else f"{cell.change:+.2f} pp"
     cell.points_low, cell.points_high, cell.certain = judged.low, judged.high, judged.words

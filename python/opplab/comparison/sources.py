@@ -195,6 +195,7 @@ class Frame(Source):
         baseline: str = "",
         lengths_ns: Mapping[str, tuple[int, int]] | None = None,
         unmetered: Collection[tuple[str, str]] = (),
+        preferences: Mapping[tuple[str, str], str] | None = None,
     ) -> None:
         """Take a table.
 
@@ -206,9 +207,12 @@ class Frame(Source):
             Length of a run and its warm-up by machine, benchmark and parameter, where they are known.
         unmetered : collection of (str, str)
             Machines and policies whose energy leaves out what they change in idle states.
+        preferences : mapping, optional
+            By machine and policy the energy preferences that nobody measured.
         """
         self.lengths_ns = lengths_ns or {}
         self.unmetered = unmetered
+        self.preferences = preferences or {}
 
         self.problems = []
         self.table = table if "run" in table.columns else table.with_columns(_run_names(table).alias("run"))
@@ -260,7 +264,7 @@ class Frame(Source):
                 raise UnknownName("run", run, self.runs())
             return _nothing_of(run, benchmark)
         found = Run(run, benchmark)
-        left_out = self._left_out_of_energy(run)
+        left_out, preferences = self._left_out_of_energy(run), self._preferences_of(run)
         of_metric = {tuple(row[:2]): row for row in groups[run, benchmark]}
         for row in groups[run, benchmark]:
             name, param, unit, better, iterations, seeds, dates, values = row
@@ -304,14 +308,24 @@ class Frame(Source):
                 found.series[label].events = [*counted[7]]
             if left_out and is_of_power(name or ""):
                 found.series[label].unmetered = left_out
+            found.series[label].preferences = preferences
         return found
+
+    def _places(self, run: str) -> list[tuple[str, str]]:
+        """The machines and policies of a run."""
+        own = self.table.filter(pl.col("run") == run).select("machine", "policy").unique(maintain_order=True)
+        return [(machine, policy) for machine, policy in own.iter_rows()]
+
+    def _preferences_of(self, run: str) -> str:
+        """The energy preferences of a run that nobody measured; empty for none."""
+        found = (self.preferences.get(place, "") for place in self._places(run) if self.preferences)
+        return next(filter(None, found), "")
 
     def _left_out_of_energy(self, run: str) -> str:
         """The policy of a run whose energy leaves out what it changes in idle states; empty for any other run."""
         if not self.unmetered:
             return ""
-        own = self.table.filter(pl.col("run") == run).select("machine", "policy").unique(maintain_order=True)
-        return next((policy for machine, policy in own.iter_rows() if (machine, policy) in self.unmetered), "")
+        return next((place[1] for place in self._places(run) if place in self.unmetered), "")
 
     def declared(self, benchmark: str) -> list[str]:
         """A simulated benchmark's own metric, or energy and the work that is late or not done; energy beside it."""
@@ -465,9 +479,11 @@ class Frame(Source):
             of_metric = place.load(run.name, run.benchmark, metric)
             found.series |= {label: one for label, one in of_metric.series.items() if not all(map(isnan, one.values()))}
         for one in found.series.values():
-            one.unmetered = self._left_out_of_energy(run.name)
+            one.unmetered, one.preferences = self._left_out_of_energy(run.name), self._preferences_of(run.name)
         return found
 
+
+_PREFERENCES = "assumed_preferences"
 
 _CASE = ("machine", "benchmark", "param", "iteration", "seed", "date", "file")
 """Columns that separate the cases of a run."""
@@ -686,7 +702,7 @@ def by_machine(source: object) -> list[tuple[str, Source]]:
     parts: list[tuple[str, Source]] = []
     for name in place.table["machine"].unique(maintain_order=True):
         own = place.table.filter(pl.col("machine").eq_missing(name))
-        part = Frame(own, lengths_ns=place.lengths_ns, unmetered=place.unmetered)
+        part = Frame(own, lengths_ns=place.lengths_ns, unmetered=place.unmetered, preferences=place.preferences)
         part.baseline = place.baseline
         parts.append((name or "", part))
     return parts
@@ -783,7 +799,8 @@ def open_source(source: str | PathLike[str] | Sequence[str | PathLike[str]] | pl
         baseline = str(_manifest_of(Path(paths[0])).get("baseline") or "")
         manifests = [_manifest_of(Path(path)) for path in paths]
         unmetered = {(name, policy) for one in manifests for name, _, policy in one.get("unknown_idle", ())}
-        return Frame(pl.concat(named, how="diagonal"), baseline, lengths_ns, unmetered)
+        preferences = {(on, policy): found for one in manifests for on, policy, found in one.get(_PREFERENCES, ())}
+        return Frame(pl.concat(named, how="diagonal"), baseline, lengths_ns, unmetered, preferences)
     if first.is_dir() and runs_of(str(first)):
         if len(paths) > 1:
             raise InputError("one mmtests results folder at a time")

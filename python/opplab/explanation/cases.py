@@ -10,6 +10,7 @@ from opplab.errors import InputError
 from opplab.simulation.cases import names_of
 
 if TYPE_CHECKING:
+    from opplab.simulation.cases import Case
     from opplab.simulation.run import Run
 
 
@@ -41,6 +42,12 @@ def _split(target: str) -> tuple[str, str]:
     if places and not Path(target).exists():
         return target[: places[-1]], target[places[-1] + 1 :]
     return target, ""
+
+
+def _values_of(case: Case) -> set[str]:
+    """Give the words of a case's label, the values of its keys, and its machine and kernel."""
+    words = case.label.split()
+    return {case.machine, case.kernel, *words, *(word.partition("=")[2] for word in words)}
 
 
 def find_case(target: str) -> _opplab.Case:
@@ -77,6 +84,8 @@ def find_case(target: str) -> _opplab.Case:
         found = [
             case for case in experiment.cases if all(word in [case.machine, *case.label.split()] for word in words)
         ]
+        # A value that is given whole (6.1) goes before longer ones that begin so (6.12).
+        found = found or [case for case in experiment.cases if {*words} <= _values_of(case)]
         found = found or [case for case in experiment.cases if all(word in labels[case.hash] for word in words)]
         # A name that is given whole goes before longer ones that have its words, too.
         for part in ("policy", "benchmark", "param"):

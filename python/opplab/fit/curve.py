@@ -81,6 +81,19 @@ class Parameter:
     high: float
     unit: str
 
+    @property
+    def words(self) -> str:
+        """The number with its interval; unknown where the fit and all resamples are held at 0, which shows nothing.
+
+        Examples
+        --------
+        >>> Parameter("core f", 0.4896, 0.4638, 0.5129, "W").words, Parameter("core", 0.0, 0.0, 0.0, "W").words
+        ('0.4896 [0.4638 .. 0.5129] W', 'unknown: taken as 0 W, the least that a fit may give')
+        """
+        if self.value == self.low == self.high == 0:
+            return f"unknown: taken as 0 {self.unit}, the least that a fit may give"
+        return f"{self.value:.4g} [{self.low:.4g} .. {self.high:.4g}] {self.unit}"
+
 
 def _expit(logit: Floats | float) -> Floats:
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(logit, -30.0, 30.0))), dtype=float)

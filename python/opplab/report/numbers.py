@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 _SCALES = {
@@ -102,6 +103,17 @@ def some_of(words: Iterable[str], most: int) -> str:
     all_ = list(words)
     more = f" and {len(all_) - most} more" if len(all_) > most else ""
     return ", ".join(all_[:most]) + more
+
+
+def with_counts(words: Iterable[str]) -> list[str]:
+    """List each of some words once, in their order, with how often it is there.
+
+    Examples
+    --------
+    >>> with_counts(["python", "sh", "python"])
+    ['python x2', 'sh']
+    """
+    return [f"{word} x{number}" if number > 1 else word for word, number in Counter(words).items()]
 
 
 def several(number: int, what: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from opplab import _opplab, catalog
 from opplab.errors import InputError
 from opplab.files import read_text, toml_value
+from opplab.simulation.ranges import has_number, number_in
 
 
 class Machine:
@@ -96,7 +97,13 @@ class Machine:
 
     def describe(self) -> dict[str, Any]:
         """Give the whole machine as dicts and lists; units are the last word of a key."""
-        return self._inner.describe()
+        facts = self._inner.describe()
+        for cluster, own in zip(facts["clusters"], self.tree["cluster"], strict=True):
+            # A wake-up takes the declared latency where the file has no other.
+            for state, of in zip(cluster["idle"], own.get("idle", ()), strict=True):
+                named = has_number(of, "wake_ns")
+                state["wake_ns"] = int(number_in(of, "wake_ns")) if named else state["exit_latency_ns"]
+        return facts
 
     def to_toml(self) -> str:
         """Write it as a machine file that reads back as the same machine."""

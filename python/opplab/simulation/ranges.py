@@ -239,6 +239,11 @@ def number_in(item: Mapping[str, Any], name: str) -> float:
     return float(item.get(own, 0) * factor)
 
 
+def has_number(item: Mapping[str, Any], name: str) -> bool:
+    """Report whether a table has a number, in whatever unit."""
+    return _name_in(item, name) is not None
+
+
 def _put(item: dict[str, Any], name: str, number: int) -> None:
     found = _name_in(item, name)
     assert found is not None

@@ -45,7 +45,7 @@ def length_of(workload: Workload | Benchmark, seconds: float | None) -> float:
     if seconds is not None:
         return seconds
     if isinstance(workload, Benchmark):
-        return WHOLE_S if workload.name in _ending() else DEFAULT_S
+        return WHOLE_S if workload.name in ending() else DEFAULT_S
     return float(workload.duration_s or DEFAULT_S)
 
 
@@ -60,7 +60,7 @@ def load_of(workload: Workload | Benchmark | str | Path) -> Workload | Benchmark
 
 
 @cache
-def _ending() -> frozenset[str]:
+def ending() -> frozenset[str]:
     """The benchmarks whose runs are over when their work is done."""
     return frozenset(model["name"] for model in _opplab.benchmarks() if model["ends"])
 

@@ -31,7 +31,7 @@ from opplab.report.start import (
     read_changes,
 )
 from opplab.runs import is_rate
-from opplab.simulation.power import NO_IDLE_POWER, how_to_get_power, is_of_power, is_unknown
+from opplab.simulation.power import how_to_get_power, is_unknown
 from opplab.simulation.ranges import assumed_in_words, number_in
 from opplab.simulation.work import APART, ENERGY_PER_WORK, POWER_AT_EQUAL_WORK, with_energy_per_work
 from opplab.summary.caveats import boosted_cpus, caveats, eas_off, held_clocks, machines_of, unknown_boost
@@ -417,7 +417,6 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
     lines, same = [], []
     groups = {}
     prints = _fingerprints(results)
-    no_idle = set(experiment.unknown_idle)
     for (point, variant), runs in cases.items():
         base = bases.get(variant, "")
         theirs = cases.get((point, base), {}) if base else {}
@@ -439,8 +438,8 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
                 drawn = _drawn(sure, point, metric, base, variant)
                 if change is not None:
                     changes[metric] = change if drawn is None else Change(change.value, drawn)
-                    if (point[0], base, variant) in no_idle and is_of_power(metric):
-                        changes[metric] = Change(change.value, unknown(NO_IDLE_POWER))
+                    if why := experiment.why_unknown(point[0], base, variant, metric):
+                        changes[metric] = Change(change.value, unknown(why))
         machine, benchmark, param = point
         workload = workload_of(benchmark, param)
         if own := _of_groups(runs):
@@ -450,7 +449,8 @@ def answer_of(experiment: Experiment, results: pl.DataFrame, sure: Sureness | No
         for metric in _LATE:
             events = [_by_seed(of, metrics.events_of(metric)) for of in (runs, theirs)]
             if (each := points(_by_seed(runs, metric), _by_seed(theirs, metric), events)) is not None:
-                shares[metric] = each
+                why = experiment.why_unknown(point[0], base, variant, metric) if theirs else ""
+                shares[metric] = Change(each.value, unknown(why)) if why else each
         line = Line(machine, workload, variant, base if theirs else "", len(runs), values, changes)
         line = replace(line, units={name: own_units[point, name] for name in values if (point, name) in own_units})
         # A benchmark's work is what it counts.
@@ -936,7 +936,8 @@ not 37.5 %'
             continue
         runs = [(run_ns, own_ns) for task in tasks for _, run_ns, own_ns in task["phases"] if own_ns]
         load = ""
-        if len(runs) == len(of):
+        # Other phases of a task's cycle may run or sleep for any time.
+        if len(runs) == len(of) and all(len(task["phases"]) == 1 for task in tasks):
             # Each that comes to the timer moves it by its own period: all have had their turn after the sum.
             shares = sum(run for run, _ in runs) / sum(periods_ns), sum(run / own for run, own in runs)
             in_turn, alone = (f"{100 * share:.3g} %" if share < 10 else f"{100 * share:.0f} %" for share in shares)

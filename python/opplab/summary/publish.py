@@ -164,7 +164,7 @@ def sure_tables(sure: Sureness) -> list[tuple[str, list[dict[str, Any]]]]:
     level = f"{100 * LEVEL:g} %"
     made: list[tuple[str, list[dict[str, Any]]]] = []
     if sure.lines:
-        percent = ", in percent" if all(line.base for line in sure.lines) else ""
+        percent = ", in percent" if all(line.base and line.change.unit == "%" for line in sure.lines) else ""
         made.append((f"how sure{percent} ({level} intervals of {sure.number} draws)", list(sure.text_rows())))
     if own := sure.own_rows():
         made.append((f"energy and power of each variant ({level} intervals of {sure.number} draws)", own))

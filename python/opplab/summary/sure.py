@@ -39,9 +39,10 @@ def sure_section(sure: Sureness, classes: Mapping[str, str]) -> dict[str, Any]:
         parts.setdefault(f"{at}{params}: what decides", []).append(row)
     for title, rows in parts.items():
         panels.append(panel(title, tornado(title, rows)))
-    compared = any(line.base for line in sure.lines)
+    units = {line.change.unit for line in sure.lines if line.base}
+    heading = "Changes in percent" if units == {"%"} else "Changes" if units else "Values"
     tables = [
-        table_of("Changes in percent" if compared else "Values", sure.text_rows()),
+        table_of(heading, sure.text_rows()),
         table_of("Energy and power of each variant", sure.own_rows()),
     ]
     if sure.assumptions:

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from opplab import _opplab, catalog
+from opplab.certainty import NO_PREFERENCE
 from opplab.errors import FormatError, InputError, OpplabError
 from opplab.files import digest_of, read_text, toml_of
 from opplab.simulation import fitted
 from opplab.simulation.cases import Case, measured_time, names_of
+from opplab.simulation.power import NO_IDLE_POWER, is_of_power
 from opplab.simulation.workload import rtapp_text
 from opplab.sweep.drivers import driver_under
-from opplab.sweep.missing import unknown_idle
+from opplab.sweep.missing import assumed_preferences, unknown_idle
 from opplab.sweep.runner import Tally, Until, run_cases
 from opplab.sweep.store import Store
 from opplab.sweep.tables import Tables
@@ -361,6 +363,18 @@ class Experiment:
         each = {(case.machine, case.policy): case for case in self.cases}
         return unknown_idle({place: case.file for place, case in each.items()}, self.pairs)
 
+    @cached_property
+    def assumed_preferences(self) -> dict[tuple[str, str], str]:
+        """By machine and policy what `opplab.sweep.missing.assumed_preferences` gives, where it is something."""
+        each = {(case.machine, case.policy): case for case in self.cases}
+        return {place: found for place, case in each.items() if (found := assumed_preferences(case))}
+
+    def why_unknown(self, machine: str, base: str, variant: str, metric: str) -> str:
+        """Give why no interval holds a change, whatever runs and draws leave open; empty where one does."""
+        if self.assumed_preferences.get((machine, base)) != self.assumed_preferences.get((machine, variant)):
+            return NO_PREFERENCE
+        return NO_IDLE_POWER if is_of_power(metric) and (machine, base, variant) in self.unknown_idle else ""
+
     def measured_time(self, of: str = "") -> str:
         """Give the time of its runs in words, and what of it is left out as the warm-up."""
         each = {case.point: case for case in self.cases}
@@ -388,6 +402,7 @@ class Experiment:
             "adjusted": list(self.adjusted),
             "questions": self._questions(),
             "unknown_idle": self.unknown_idle,
+            "assumed_preferences": [[*place, found] for place, found in self.assumed_preferences.items()],
             "cases": [{"hash": case.hash, "label": names[case.hash]} for case in self.cases],
         }
 

@@ -174,6 +174,17 @@ def missing(cases: Sequence[Case]) -> list[str]:
     return [f"{', '.join(policies)}: {words}" for words, policies in found.items()]
 
 
+def assumed_preferences(case: Case) -> str:
+    """Give the preferences of a case of which it is assumed what the firmware makes of them; empty without any.
+
+    Policies that differ in them have a change of assumed size: no run and no draw knows it.
+    """
+    # A case that cannot run fails when its turn comes.
+    with contextlib.suppress(CaseError):
+        return " ".join(map(str, case.inner.assumed_preferences()))
+    return ""
+
+
 def unknown_idle(
     files: Mapping[tuple[str, str], Mapping[str, Any]], pairs: Iterable[tuple[str, str]]
 ) -> list[tuple[str, str, str]]:

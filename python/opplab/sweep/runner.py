@@ -25,6 +25,8 @@ from opplab.simulation.cases import Measured, names_of
 from opplab.simulation.power import is_of_power
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from opplab.simulation.cases import Case
     from opplab.sweep.store import Store
 
@@ -100,6 +102,11 @@ class Until:
         >>> until.enough({"old": [10, 20, 30], "new": [9, 18, 30]})
         False
         """
+        widest = self.widest(values)
+        return widest is not None and widest <= self.ci
+
+    def widest(self, values: Mapping[str, Sequence[float]]) -> float | None:
+        """Give the half-width of the widest of the intervals that count, in percent; None where one is not known."""
         from opplab.sweep.confidence import estimate, paired_half
 
         halves = [paired_half(values.get(base, ()), values.get(new, ())) for base, new in self.pairs]
@@ -111,7 +118,25 @@ class Until:
                 halves.append(
                     100 * found.half / abs(found.mean) if found and found.half is not None and known else None
                 )
-        return all(half is not None and half <= self.ci for half in halves)
+        known_halves = [half for half in halves if half is not None]
+        return max(known_halves, default=0.0) if len(known_halves) == len(halves) else None
+
+    def not_reached(self, results: pl.DataFrame) -> list[tuple[tuple[str, ...], int, float | None]]:
+        """Give the points of results that ended before they were narrow enough: iterations, and what `widest` gives."""
+        out = []
+        keys = ["machine", "benchmark", "param"]
+        of_metric = results.filter(results["metric"] == self.metric)
+        for point, part in of_metric.partition_by(keys, as_dict=True, maintain_order=True).items():
+            runs: dict[int, dict[str, float | None]] = {}
+            for policy, iteration, value in part.select("policy", "iteration", "value").iter_rows():
+                runs.setdefault(iteration, {})[policy] = value
+            policies = part["policy"].unique(maintain_order=True)
+            # An iteration of which a case failed has no pairs.
+            whole = [run for _, run in sorted(runs.items()) if all(run.get(one) is not None for one in policies)]
+            values = {policy: [run[policy] or 0.0 for run in whole] for policy in policies}
+            if not self.enough(values):
+                out.append((point, len(whole), self.widest(values)))
+        return out
 
 
 class _Plan:

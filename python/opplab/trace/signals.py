@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from opplab.report.numbers import some_of
+from opplab.report.numbers import some_of, with_counts
 from opplab.trace.energy import by_number, left_out, pid_of
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def unjudged(raw: dict[str, Any], names: dict[int, str]) -> list[str]:
         return []
 
     def listed(pids: list[int]) -> str:
-        return some_of((names.get(pid, str(pid)) for pid in pids), NAMED)
+        return some_of(with_counts(names.get(pid, str(pid)) for pid in pids), NAMED)
 
     names = by_number(names, raw["threads"])
     notes = []

@@ -61,8 +61,13 @@ class Values:
         }
         return {draw: shifts for draw, shifts in found.items() if shifts}
 
-    def change_from(self, base: Values) -> Values:
-        """Give the change against a baseline in percent, by iteration and by draw, each with its own partner."""
+    def change_from(self, base: Values, *, in_points: bool = False) -> Values:
+        """Give the change against a baseline by iteration and by draw, each with its own partner.
+
+        It is in percent, or `in_points`, which shares have: near 0 their ratios are anything.
+        """
+        if in_points:
+            return base.less_than(self)
         return self._with(base, lambda value, theirs: 100 * (value / theirs - 1) if theirs else None)
 
     def less_than(self, base: Values) -> Values:

@@ -26,6 +26,8 @@ class Hanging:
     variant: str
     """`base`, `variant`: policies; without a base the variant's own value."""
     causes: Causes
+    in_points: bool = False
+    """Whether the change is in percentage points."""
 
 
 def moving(
@@ -71,7 +73,7 @@ def moving(
             return Values(values[place].own, of_key)
 
         ours, theirs = with_ends(one.variant), with_ends(one.base) if one.base else None
-        change = ours if theirs is None else ours.change_from(theirs)
+        change = ours if theirs is None else ours.change_from(theirs, in_points=one.in_points)
         # What has no value at an end is otherwise there than at the file's number.
         return len(change.drawn) < len(places[one.point[0], key]) or any(
             abs(shift) > SAME * max(abs(value) for value in (*change.own.values(), 1.0))

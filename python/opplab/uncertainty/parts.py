@@ -55,6 +55,8 @@ class Parts:
     """At the file's own numbers."""
     unknown: str = ""
     """Why no interval holds the value, whatever the runs and the draws leave open; empty where they do."""
+    unit: str = "%"
+    """Of a change: ``%``, or ``points`` of a share's."""
 
     @property
     def certainty(self) -> Certainty:
@@ -64,7 +66,7 @@ class Parts:
         if self.varies and self.runs is None:
             return certainty(None, None, n=1)
         if self.span is not None and self.iterations > 1:
-            by_runs = certainty(*self.span, n=self.iterations, unit="%")
+            by_runs = certainty(*self.span, n=self.iterations, unit=self.unit)
             if by_runs.is_open:
                 return by_runs
         if self.draws:
@@ -72,7 +74,7 @@ class Parts:
             enough = quantile_draws(self.level)
             varies = self.low is None or self.high is None or max(abs(self.low), abs(self.high)) > EQUAL
             return certainty(self.low, self.high, n=self.draws + 1, needed=enough, of="draws", varies=varies)
-        return certainty(self.low, self.high, n=2, varies=self.varies, unit="%", value=self.value)
+        return certainty(self.low, self.high, n=2, varies=self.varies, unit=self.unit, value=self.value)
 
     @property
     def is_clear(self) -> bool:

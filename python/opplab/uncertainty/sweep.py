@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from opplab import stats
 from opplab.certainty import change_text, quantile_draws
+from opplab.comparison.method import apart, events_in
+from opplab.metrics import events_of
 from opplab.report.numbers import several
-from opplab.runs import is_rate
-from opplab.simulation.power import NO_IDLE_POWER, is_of_power
+from opplab.runs import SHARES, is_rate
 from opplab.simulation.work import with_energy_per_work
 from opplab.sweep.confidence import estimate
 from opplab.sweep.progress import Shown, counted
@@ -45,7 +46,7 @@ class SureLine:
     base: str
     variant: str
     change: Parts
-    """In percent; of a policy that is compared with nothing (no base) its value."""
+    """In percent, of a share in points; of a policy that is compared with nothing (no base) its value."""
     causes: Causes = field(default_factory=Causes)
     """What it hangs on."""
 
@@ -57,11 +58,11 @@ class SureLine:
     @property
     def axis(self) -> str:
         """What its numbers are, with their unit."""
-        return "change, %" if self.base else f"{self.metric}, {self.unit}"
+        return f"change, {self.change.unit}" if self.base else f"{self.metric}, {self.unit}"
 
     def number(self, value: float) -> str:
         """Write a value of it."""
-        return change_text(value, digits=2) if self.base else f"{value:.4g} {self.unit}"
+        return change_text(value, unit=self.change.unit, digits=2) if self.base else f"{value:.4g} {self.unit}"
 
     @property
     def regime(self) -> str:
@@ -289,16 +290,29 @@ def assumed_words(parts: Parts) -> str:
 
 
 def change_of(
-    ours: Values, theirs: Values | None, better: str, level: float = LEVEL, unit: str = ""
+    ours: Values,
+    theirs: Values | None,
+    better: str,
+    level: float = LEVEL,
+    unit: str = "",
+    events: float = math.inf,
 ) -> tuple[Parts, dict[int, list[float]]] | None:
     """Give the change in percent against a baseline (without one: the value), and what each draw shifts it by.
 
-    None where the baseline is zero.
+    None where the baseline is zero. With the unit of a share the change is in points; `events` is how many it counts
+    (`opplab.comparison.method.events_in`).
     """
     ours = ours.in_order()
-    change = ours if theirs is None else ours.change_from(theirs)
+    in_points = theirs is not None and unit in SHARES
+    change = ours if theirs is None else ours.change_from(theirs, in_points=in_points)
     if not change.own:
         return None
+    if in_points and theirs is not None:
+        own, shifts = list(change.own.values()), change.shifts()
+        base, new = ([of.own[at] for at in change.own] for of in (theirs, ours))
+        low, high, _ = apart(base, new, True, level, events)
+        parts = parts_of(own, list(shifts.values()), level, (fmean(own), low, high), -100.0)
+        return replace(parts, unit="points"), shifts
     around = _of_runs(ours, theirs, better, level, unit)
     if theirs is None:
         shifts = change.shifts()
@@ -370,7 +384,7 @@ def _of_runs(ours: Values, theirs: Values | None, better: str, level: float, uni
 def causes_of(
     draws: Draws, machine: str, parts: Parts, shifts: Mapping[int, Sequence[float]], is_change: bool
 ) -> Causes:
-    """Describe what a value, or a change in percent, hangs on, from what the draws of a machine shift it by."""
+    """Describe what a value, or a change, hangs on, from what the draws of a machine shift it by."""
     # Where the runs explain all that the draws differ by, no assumption decides.
     if parts.assumed is None or parts.assumed[0] >= parts.assumed[1]:
         return Causes()
@@ -379,17 +393,17 @@ def causes_of(
     found = causes(shares, keys, [fmean(values) for values in shifts.values()])
 
     def value_of(shift: float) -> float:
-        return _percent(_log(parts.value) + shift) if is_change else parts.value + shift
+        return _percent(_log(parts.value) + shift) if is_change and parts.unit == "%" else parts.value + shift
 
     return replace(found, regime=found.regime and found.regime.through(value_of))
 
 
 def _numbers(line: SureLine) -> dict[str, Any]:
-    """Give the numbers of a line for programs, a change in percent or a value in its unit."""
+    """Give the numbers of a line for programs, a change or a value in its unit."""
     parts = line.change
     low, high = parts.assumed or (None, None)
     return {
-        "unit": "%" if line.base else line.unit,
+        "unit": parts.unit if line.base else line.unit,
         "value": _rounded(parts.value),
         "runs": _rounded(parts.runs),
         "assumed_low": _rounded(low),
@@ -422,6 +436,7 @@ def how_sure(
     progress: Shown | None = None,
     level: float = LEVEL,
     beside: Sequence[str] = (),
+    ratios: bool = False,
 ) -> Sureness:
     """Draw the assumptions of a finished sweep and put the intervals together.
 
@@ -444,12 +459,14 @@ def how_sure(
         Coverage of the intervals.
     beside : sequence of str
         Metrics whose changes are in `Sureness.beside`.
+    ratios : bool
+        Whether shares change in percent, too: by their ratios.
 
     Returns
     -------
     Sureness
     """
-    wanted = frozenset([*metrics, *beside, *_OWN])
+    wanted = frozenset([*metrics, *beside, *_OWN, *map(events_of, metrics)])
     values: dict[tuple[Point, str, str], Values] = {}
     labels: dict[str, tuple[str, str]] = {}
     for part in results.partition_by("machine", "benchmark", "param", "policy", "iteration", maintain_order=True):
@@ -488,21 +505,25 @@ def how_sure(
                     ours, theirs = values.get((point, variant, metric)), values.get((point, base, metric))
                     if ours is None or (base and theirs is None):
                         continue
-                    found = change_of(ours, theirs, labels[metric][1], level, labels[metric][0])
+                    unit, better = labels[metric]
+                    of = (values.get((point, each, events_of(metric)), Values()).own for each in (variant, base))
+                    events = events_in(*(counts.values() for counts in of))
+                    found = change_of(ours, theirs, better, level, "" if ratios else unit, events)
                     if found is None:
                         continue
                     parts, shifts = found
-                    if (point[0], base, variant) in no_idle and is_of_power(metric):
-                        parts = replace(parts, low=None, high=None, unknown=NO_IDLE_POWER)
-                    of = causes_of(draws, point[0], parts, shifts, bool(base))
-                    lines.append(SureLine(point, metric, *labels[metric], base, variant, parts, of))
+                    if base and (why := experiment.why_unknown(point[0], base, variant, metric)):
+                        parts = replace(parts, low=None, high=None, unknown=why)
+                    hang_on = causes_of(draws, point[0], parts, shifts, bool(base))
+                    lines.append(SureLine(point, metric, unit, better, base, variant, parts, hang_on))
         return lines
 
-    no_idle = set(experiment.unknown_idle)
     ranged = draws if any(draws.assumptions.values()) else None
     pairs = experiment.pairs or alone
     lines = lines_of(metrics, pairs)
-    hanging = [Hanging(one.point, one.metric, one.base, one.variant, one.causes) for one in lines]
+    hanging = [
+        Hanging(one.point, one.metric, one.base, one.variant, one.causes, one.change.unit == "points") for one in lines
+    ]
     named = moving(draws, hanging, values, run)
     lines = [replace(one, causes=of) for one, of in zip(lines, named, strict=True)]
     told = {(one.metric, one.base) for one in lines}
