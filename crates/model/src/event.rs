@@ -61,7 +61,8 @@ pub enum Event {
     Placement { task: TaskIdx, prev_cpu: CpuIdx, cpu: CpuIdx, rule: PlacementRule },
     /// Ours: one loop of a phase ended (`Op::Activation`). `period_ns` is the time since the loop began, `run_ns` the
     /// time that its run events took (preemption included), `wu_lat_ns` the lateness of the wake-ups by its timers.
-    /// `slack_ns` < 0 is a missed activation; `timed`: a timer of the phase begins it. `response_ns`: from such a timer to
+    /// `slack_ns` < 0 is a missed activation; `timed`: a timer of the phase begins it, and the program
+    /// does not sleep for a period on its own account. `response_ns`: from such a timer to
     /// the end of what it began, with all waits; 0 if nothing ended. Absolute timers that are missed count from their end.
     /// `to_timer_ns` is rt-app's slack, to the timer's next point; `slack_ns` ends at a `dl-deadline` before that.
     Activation {

@@ -192,6 +192,43 @@ fn a_backlog_counts_as_response_time() {
     assert!(again.windows(2).all(|pair| pair[1].1 == pair[1].0 - pair[0].0), "{again:?}");
 }
 
+/// Goal: who sleeps on its own account for longer than its timer's period is not late. Method: bursts of 20 loops, 2 ms of work of
+/// 8 ms each, and 700 ms of sleep; the run ends in the second one.
+#[test]
+fn a_pause_of_the_program_is_no_missed_activation() {
+    let burst = |sleep_ns: u64| {
+        let timer = Op::Timer { timer: 0, period_ns: 8 * MS, absolute: false, own: true };
+        let ops = vec![
+            Op::LoopBegin { slot: 0, count: None },
+            Op::LoopBegin { slot: 1, count: Some(20) },
+            Op::Run { work_ns: 2 * MS, fixed: 0 },
+            timer,
+            Op::Activation { phase: 0, timed: true },
+            Op::LoopEnd { slot: 1, begin: 1 },
+            Op::Sleep { ns: sleep_ns },
+            Op::Activation { phase: 1, timed: false },
+            Op::LoopEnd { slot: 0, begin: 0 },
+        ];
+        let task =
+            TaskSpec { initial: true, ops, loop_slots: 2, nr_own_timers: 1, cpus: Some(0), ..TaskSpec::default() };
+        let policy = Policy { governor: "performance".into(), ..Policy::default() };
+        let workload = Workload { tasks: vec![task], cpu_sets: vec![vec![1]], ..Workload::default() };
+        let case = Case { machine: juno_r2(), workload, policy, seed: 1, duration_ns: 1500 * MS };
+        run(&case, &mut NullSink).unwrap_or_else(|error| panic!("{error:?}"))
+    };
+    // The second burst begins with the end of the pause: one of its activations is none.
+    let paused = burst(700 * MS);
+    assert_eq!((paused.activations, paused.missed_activations, paused.unfinished_activations), (39, 0, 0));
+    // A sleep within the period belongs to the activation, which is late for it.
+    let slept = burst(7 * MS);
+    assert!(
+        slept.missed_activations > 5 && slept.activations > 150,
+        "{} of {}",
+        slept.missed_activations,
+        slept.activations
+    );
+}
+
 /// Goal: a wait in the middle of an activation is a part of its response, wherever the timer stands in the loop. Method: a task
 /// that never sleeps shares the CPU; the end of the work minus the timer's grid, from the times of the events.
 #[test]

@@ -686,7 +686,8 @@ impl RunTrace {
                 let values = [Value::Str(comm.as_bytes()), int(pid(task)), int(prev_cpu), int(cpu), uint(rule as u8)];
                 self.push(self.internal.placement, now_ns, cpu, &values);
             }
-            Event::Activation { task, phase, period_ns, run_ns, wu_lat_ns, slack_ns, .. } => {
+            Event::Activation { task, phase, timed, period_ns, run_ns, wu_lat_ns, slack_ns, .. } => {
+                let slack_ns = if timed { slack_ns } else { 0 };
                 let on = self.curr.iter().position(|&curr| curr == pid(task)).map(|cpu| cpu as u32);
                 if let Some(cpu) = on {
                     self.instant(cpu, now_ns, Instant::Looped { task, run_ns, slack_ns });

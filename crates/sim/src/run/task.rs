@@ -158,6 +158,10 @@ pub(crate) struct Task<'c> {
     pub(crate) run_since_ns: Option<u64>,
     /// When the timer ended, or ends, that begins its activation.
     pub(crate) release_ns: Option<u64>,
+    /// What it slept on its own account since its last timer.
+    pub(crate) slept_ns: u64,
+    /// That was as long as a timer's period in this loop: a pause of the program, and no work that is late.
+    pub(crate) pauses: bool,
     /// From the timers to the ends of the activations that they began, in this loop.
     pub(crate) response_ns: u64,
     /// Tasks whose calls it has accepted and not replied to.
@@ -173,7 +177,7 @@ impl<'c> Task<'c> {
     pub(crate) fn next_loop(&mut self, now_ns: u64) {
         (self.activation_ns, self.activation_run_ns) = (now_ns, 0);
         (self.wu_lat_ns, self.response_ns) = (0, 0);
-        (self.slack_ns, self.to_timer_ns) = (0, 0);
+        (self.slack_ns, self.to_timer_ns, self.pauses) = (0, 0, false);
     }
 
     pub(crate) fn new(spec_idx: u32, spec: &TaskSpec, ops: &'c [Op], allowed: CpuSetId, cpu: CpuId) -> Self {
@@ -225,6 +229,8 @@ impl<'c> Task<'c> {
             activation_ns: 0,
             activation_run_ns: 0,
             slack_ns: 0,
+            slept_ns: 0,
+            pauses: false,
             to_timer_ns: 0,
             run_since_ns: None,
             release_ns: None,

@@ -65,6 +65,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(super) fn op_activation(&mut self, task: TaskId, phase: u16, timed: bool) -> Step {
         let now = self.now;
         let state = &mut self.tasks[task];
+        let timed = timed && !state.pauses;
         let event = Event::Activation {
             task: task.0,
             phase,

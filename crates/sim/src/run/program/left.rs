@@ -48,6 +48,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 Some(&Op::Activation { timed, .. }) => {
                     let state = &mut self.tasks[task];
                     let (slack_ns, response_ns) = (state.slack_ns, state.response_ns);
+                    let counts = timed && !state.pauses;
                     let asleep = state.release_ns.is_none_or(|release_ns| release_ns >= now);
                     if timed && (if ended { asleep } else { slack_ns >= 0 }) {
                         return;
@@ -55,6 +56,8 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                     state.next_loop(now);
                     if timed {
                         nr_ops = 0;
+                    }
+                    if counts {
                         self.outcome.unfinished_activations += u64::from(!ended);
                         self.count_activation(slack_ns);
                         self.journal.activation_left(now - BOOT_NS, task, slack_ns, response_ns);
@@ -66,6 +69,10 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
                 Some(&Op::LoopEnd { slot, begin }) => self.op_loop_end(task, slot, begin),
                 Some(&Op::Skip { count }) => self.op_skip(task, count),
                 Some(&Op::TimersFrom { ns }) => self.op_timers_from(task, ns),
+                Some(&Op::Sleep { ns }) => {
+                    self.tasks[task].slept_ns += ns;
+                    self.next_op(task)
+                }
                 Some(Op::Run { .. } | Op::RunDraw { .. } | Op::RunListed { .. } | Op::Runtime { .. }) => {
                     self.tasks[task].activation_run_ns += 1;
                     self.next_op(task)

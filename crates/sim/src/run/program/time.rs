@@ -92,6 +92,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
             return Step::BurnFirst;
         }
         self.next_op(task);
+        self.tasks[task].slept_ns += ns;
         self.add_timer(cpu, self.now + ns, TimerKind::Wake(task));
         self.block(task, Life::Sleeping)
     }
@@ -133,6 +134,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
         let next = if own { &mut state.own_timers[timer as usize] } else { &mut self.objects.timers[timer as usize] };
         let begun_ns = next.unwrap_or(state.started_ns);
         let due = begun_ns + period_ns;
+        state.pauses |= std::mem::take(&mut state.slept_ns) >= period_ns;
         let release_ns = if due <= now && !absolute { now } else { due };
         *next = Some(release_ns);
         if let Some(released_ns) = state.release_ns.replace(release_ns) {
