@@ -7,6 +7,14 @@ use crate::error::Fault;
 use crate::op::Args;
 use crate::tree::Node;
 
+/// What counts of units are shifted by that have parts of them.
+pub const UNIT_SHIFT: u32 = 20;
+
+/// A count of units that is shifted.
+pub fn units(units_fp: u128) -> f64 {
+    units_fp as f64 / f64::from(1u32 << UNIT_SHIFT)
+}
+
 /// A number that a benchmark reports of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metric {

@@ -10,6 +10,7 @@ use opplab_kernel::sched::psi::PsiLine;
 use opplab_model::groups::GroupSpec;
 use opplab_model::latency::PERCENTILES;
 use opplab_model::machine::Cluster;
+use opplab_model::metric::units;
 use opplab_sim::by_group::{GroupFigures, GroupShares, Percentiles};
 use opplab_sim::{Case, Consumed, GroupStat, Outcome};
 
@@ -117,7 +118,7 @@ impl Run<'_> {
     pub fn rows(&self) -> Vec<Row> {
         let own = self.case.workload.metric.as_ref().map(|own| {
             let Outcome { wall_ns, finished_ns, marks_ns, .. } = self.outcome;
-            let value = own.value(self.outcome.units(), *wall_ns, *finished_ns, marks_ns);
+            let value = own.value(units(self.outcome.units_fp), *wall_ns, *finished_ns, marks_ns);
             let better = if own.higher_is_better { Better::Higher } else { Better::Lower };
             Row { metric: own.name.clone(), unit: own.unit.clone(), better, value }
         });

@@ -2,6 +2,8 @@
 
 use crate::Better::{Higher, Lower, Neither};
 use crate::Kind::{Detail, Part, Whole};
+use opplab_model::metric::units;
+
 use crate::{FULL, Metric, SOME, at, average, by_percentile, percent};
 use opplab_sim::Consumed;
 
@@ -51,7 +53,7 @@ metrics! {
     "lost_resumes", "%", Lower, Whole, "share of rt-app's resumes that found no task suspended: work that is not done",
         |r| r.share(r.outcome.lost_resumes, r.outcome.resumes);
     "rate", "1/s", Higher, Whole, "what the workload counts, a second",
-        |r| if r.outcome.counts == 0 { Vec::new() } else { r.one(r.outcome.units() * 1e9 / r.wall_ns()) };
+        |r| if r.outcome.counts == 0 { Vec::new() } else { r.one(units(r.outcome.units_fp) * 1e9 / r.wall_ns()) };
     "freq_residency:CLUSTER@KHZ", "%", Neither, Detail, "share of a cluster's CPU time at a frequency",
         |r| r.by_opp(&r.outcome.time_ns_by_opp);
     "busy:CLUSTER@KHZ", "%", Neither, Detail, "share of a cluster's CPU time that it was busy at a frequency",

@@ -33,7 +33,6 @@ use opplab_model::event::Sink;
 use opplab_model::machine::Machine;
 use opplab_model::policy::Policy;
 use opplab_model::workload::Workload;
-use run::counted::UNIT_SHIFT;
 
 /// One run: a machine, a workload, a policy, a seed, a length.
 #[derive(Debug, Clone)]
@@ -123,7 +122,7 @@ pub struct Outcome {
     pub counters: Counters,
     /// What the warm-up had used.
     pub warmup: Warmup,
-    /// Units of the benchmark's metric, with the parts of those under way at the start and at the end, << 20.
+    /// Units of the benchmark's metric, with the parts of those under way at the start and at the end, << [`opplab_model::metric::UNIT_SHIFT`].
     pub units_fp: u128,
     /// Time at which the benchmark's own tasks had ended, in ns; `None` if they had not, or if there are none.
     pub finished_ns: Option<u64>,
@@ -229,11 +228,6 @@ impl DerefMut for Outcome {
 }
 
 impl Outcome {
-    /// Units of the benchmark's metric, with the parts of those that were under way at the start and at the end.
-    pub fn units(&self) -> f64 {
-        self.units_fp as f64 / (1u64 << UNIT_SHIFT) as f64
-    }
-
     /// Takes away what had been measured `before`, at an earlier point of the same run.
     fn subtract(&mut self, before: &Self) {
         let less = |values: &mut [u64], before: &[u64]| {

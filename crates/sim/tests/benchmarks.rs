@@ -64,7 +64,7 @@ fn watched<S: Sink>(case: &Case, watch: S) -> (Outcome, S) {
 fn metric(case: &Case, outcome: &Outcome) -> f64 {
     let metric = case.workload.metric.as_ref().expect("the benchmark has a metric");
     metric
-        .value(outcome.units(), outcome.wall_ns, outcome.finished_ns, &outcome.marks_ns)
+        .value(opplab_model::metric::units(outcome.units_fp), outcome.wall_ns, outcome.finished_ns, &outcome.marks_ns)
         .expect("the run is long enough")
 }
 

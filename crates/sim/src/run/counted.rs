@@ -6,10 +6,9 @@
 //!                |part|   1    |   1    |   1    |part      the mean unit stands for the one that has not ended
 //! ```
 
-use crate::ids::TaskId;
+use opplab_model::metric::UNIT_SHIFT;
 
-/// What [`crate::Outcome::units_fp`] is shifted by.
-pub(crate) const UNIT_SHIFT: u32 = 20;
+use crate::ids::TaskId;
 
 /// What one task has done, in ns of the run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -71,7 +70,7 @@ mod tests {
     fn units(times: impl IntoIterator<Item = u64>, start_ns: u64, end_ns: u64, lives: bool) -> f64 {
         let mut counted = Counted::default();
         times.into_iter().for_each(|ns| counted.note(TaskId(3), ns, start_ns));
-        counted.units(start_ns, end_ns, |_| lives) as f64 / f64::from(1 << UNIT_SHIFT)
+        opplab_model::metric::units(counted.units(start_ns, end_ns, |_| lives))
     }
 
     #[test]
