@@ -532,7 +532,7 @@ def _fit_points(
     ranges: dict[str, Any] = {}
     fits: list[Fitted] = []
     residuals: list[str] = []
-    cannot = [*CANNOT_TELL, *left_out, *freqbench.idle_left_out(paths)]
+    cannot = [*CANNOT_TELL, *left_out, *freqbench.idle_left_out(paths), *freqbench.loads_left_out(paths)]
     curves = freqbench.pooled(freqbench.choose(points, None, None, paths[0]))
     source = ", ".join(name for name in (files, curves[0].soc) if name)
     for curve in curves:
