@@ -13,7 +13,7 @@ use crate::agree::{Agreement, Row};
 use crate::events::LatePeriods;
 use crate::measure::{Measured, Placements, PolicyTimes, Streams, window_start_ns};
 use crate::metrics::{MISSED, Metric, Verdict, Whole, latency_ns, metrics};
-use crate::rerun::{Comparison, Mode, Replay};
+use crate::rerun::{Comparison, Mode, Replay, some_of};
 use crate::setup::{recording_files, speed_note};
 use crate::silence::Silence;
 
@@ -112,9 +112,18 @@ fn silent_node(replay: &Replay, comparison: &Comparison, rows: &[Metric], period
                 names.join(", ")
             ),
         };
+        let names: Vec<&str> = periods.irregular.iter().map(|(_, name)| name.as_str()).collect();
+        let irregular = match periods.irregular.iter().map(|(activations, _)| activations).sum::<u64>() {
+            0 => String::new(),
+            others => format!(
+                ". In none of these counts: {others} activations of {}, whose wake-ups are too irregular for a period, or follow \
+                 their sleeps",
+                some_of(&names)
+            ),
+        };
         let reason = format!(
             "runs count those of recovered timers, which the trace lacks; `opplab explain --why-slow` names their \
-             tasks. {} (the whole trace, as `opplab trace sql` has it){outside}",
+             tasks. {} (the whole trace, as `opplab trace sql` has it){outside}{irregular}",
             periods.words()
         );
         reasons.push((MISSED.to_owned(), reason));
