@@ -160,6 +160,7 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, clo
         duration_ns: replay.events.duration_ns, measured_from_ns: window_start_ns(replay.events.duration_ns),
         assumed_power: replay.assumed_power, floor_uw: machine.floor_uw, fixed_speed: machine.speed_is_constant(),
         self_check: self_check(comparison), closed_self_check: closed.map(self_check),
+        late_kept: (mode == Mode::Closed && comparison.changed.is_some()).then(|| replay.kept_late()),
         work_share: comparison.work_share, work_beyond, beyond_tasks: work_beyond.map(|_| &comparison.beyond.tasks),
         unsure_tasks: work_unsure.as_ref().map(|_| &unsure.tasks), work_unsure: work_unsure.map(Vec::from),
         metrics: metrics_node(&rows, &beyond_by_policy(comparison, machine)), silent: silent_node(replay, comparison, &rows, &periods),
