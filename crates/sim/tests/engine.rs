@@ -616,7 +616,7 @@ fn a_power_below_a_milliwatt_is_no_model_of_old_kernels() {
         assert!(reason.ends_with("state 0: kernels before v6.0 count mW, and its power is below 1 mW"), "{reason}");
         assert_eq!(why(kernel, 1_000), None);
     }
-    for kernel in ["6.1", "6.12.117", "msm-4.14"] {
+    for kernel in ["6.1", "6.12.117", "4.14-android"] {
         assert_eq!(why(kernel, 999), None, "{kernel}");
     }
 }
