@@ -179,6 +179,17 @@ def test_a_source_that_is_packed_is_imported_as_it_is(tmp_path: Path) -> None:
     assert "failed to read" in str(called("machine", "import", early).exception)
 
 
+def test_a_dump_is_imported_once_for_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: calls are counted, and the findings are those of the check alone."""
+    read: list[str] = []
+    import_machine, alone = _opplab.import_machine, json.loads(_opplab.check_machine(dump("hswep0"), None))
+    monkeypatch.setattr(_opplab, "import_machine", lambda path: read.append(path) or import_machine(path))
+    monkeypatch.setattr(_opplab, "check_machine", lambda path, _: read.append(path))
+    found = json.loads(called("machine", "check", dump("hswep0"), "--format", "json").stdout)
+    assert read == [dump("hswep0")]
+    assert found[: len(alone)] == alone
+
+
 def test_the_epp_of_a_source_is_named(tmp_path: Path) -> None:
     """No machine file has it, and the import did not say so."""
     recorded = shared("traces/x86-612-xeon16-hw1-schedutil-burst") / "sysfs_before.txt"
