@@ -23,8 +23,7 @@ struct Activation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Event {
     Run(u64),
-    /// Its period; set anew where the task is late, unless it is absolute.
-    Timer(u64, bool),
+    Timer(u64),
     Sleep(u64),
     Post(u32),
     Wait(u32),
@@ -35,17 +34,14 @@ impl Event {
     /// Its time in ns, if it has one.
     fn ns(&mut self) -> Option<&mut u64> {
         match self {
-            Self::Run(ns) | Self::Timer(ns, _) | Self::Sleep(ns) => Some(ns),
+            Self::Run(ns) | Self::Timer(ns) | Self::Sleep(ns) => Some(ns),
             _ => None,
         }
     }
 
     fn is_alike(&self, other: &Self, tolerance_permille: u64) -> bool {
         match (self, other) {
-            // All of a task's are absolute, or none.
-            (Self::Run(a), Self::Run(b))
-            | (Self::Timer(a, _), Self::Timer(b, _))
-            | (Self::Sleep(a), Self::Sleep(b)) => {
+            (Self::Run(a), Self::Run(b)) | (Self::Timer(a), Self::Timer(b)) | (Self::Sleep(a), Self::Sleep(b)) => {
                 // They are whole us, whose last one is chance.
                 let alike_ns = u128::from(*a.max(b)) * u128::from(tolerance_permille) / 1000;
                 tolerance_permille > 0 && u128::from(a.abs_diff(*b)) <= alike_ns.max(1000)
@@ -175,7 +171,7 @@ fn activations(task: &TaskSpec, capacity: u32) -> Vec<Activation> {
             Op::SemPost { sem } => (Event::Post(sem), false),
             Op::Fork { task } => (Event::Fork(task), false),
             Op::SemWait { sem } => (Event::Wait(sem), true),
-            Op::Timer { period_ns, absolute, .. } => (Event::Timer(period_ns, absolute), true),
+            Op::Timer { period_ns, .. } => (Event::Timer(period_ns), true),
             Op::Sleep { ns } => (asleep(ns), true),
             Op::Io { bytes, .. } => (asleep(u64::from(bytes / 1024) * 1000), true),
             _ => continue,
@@ -198,7 +194,7 @@ fn round(all: &mut [Activation]) {
     for event in all.iter_mut().flat_map(|activation| &mut activation.events) {
         let kind = match event {
             Event::Run(_) => 0,
-            Event::Timer(..) => 1,
+            Event::Timer(_) => 1,
             _ => 2,
         };
         if let Some(ns) = event.ns() {
@@ -245,11 +241,11 @@ fn phase_node(phase: &Activation, names: &[String]) -> Node {
         let (key, node) = match event {
             Event::Run(ns) => ("run", Node::from(ns / 1000)),
             Event::Sleep(ns) => ("sleep", Node::from(ns / 1000)),
-            Event::Timer(ns, absolute) => {
+            Event::Timer(ns) => {
                 let timer = [
                     ("ref", Some(Node::str("unique"))),
                     ("period", Some(Node::from(ns / 1000))),
-                    ("mode", Some(Node::str(if *absolute { "absolute" } else { "relative" }))),
+                    ("mode", Some(Node::str("absolute"))),
                 ];
                 ("timer", Node::table(timer))
             }
@@ -268,14 +264,10 @@ mod tests {
     use opplab_model::rtapp::{CompileOptions, ParseOptions, load};
 
     fn workload() -> Workload {
-        with_timers(true)
-    }
-
-    fn with_timers(absolute: bool) -> Workload {
         let mut ops = Vec::new();
         for _ in 0..5 {
             ops.push(Op::Run { work_ns: 800_400, fixed: 0 });
-            ops.push(Op::Timer { timer: 0, period_ns: 16_000_000, absolute, own: true });
+            ops.push(Op::Timer { timer: 0, period_ns: 16_000_000, absolute: true, own: true });
         }
         ops.extend([Op::Run { work_ns: 5_000_000, fixed: 0 }, Op::SemPost { sem: 1 }, Op::Exit]);
         let first = TaskSpec {
@@ -293,11 +285,7 @@ mod tests {
 
     #[test]
     fn our_reader_takes_what_is_written() {
-        [true, false].map(check_read);
-    }
-
-    fn check_read(absolute: bool) {
-        let text = to_rtapp(&with_timers(absolute), &[1024, 1024], 2, 50);
+        let text = to_rtapp(&workload(), &[1024, 1024], 2, 50);
         let options = CompileOptions { name: "back", machine: "", capacities: &[1024, 1024] };
         let back = load("out.json", &text, ParseOptions::default(), &options).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(back.tasks.len(), 2);
@@ -305,7 +293,7 @@ mod tests {
         let ops = &back.tasks[0].ops;
         assert!(ops.contains(&Op::LoopBegin { slot: 1, count: Some(5) }), "{ops:?}");
         assert!(ops.contains(&Op::Run { work_ns: 800_000, fixed: 0 }), "{ops:?}");
-        assert!(ops.contains(&Op::Timer { timer: 0, period_ns: 16_000_000, absolute, own: true }), "{ops:?}");
+        assert!(ops.contains(&Op::Timer { timer: 0, period_ns: 16_000_000, absolute: true, own: true }), "{ops:?}");
         assert!(matches!(back.tasks[1].ops[..], [Op::SemWait { .. }, ..]), "{:?}", back.tasks[1].ops);
         assert_eq!(back.duration_ns, Some(2_000_000_000));
     }
