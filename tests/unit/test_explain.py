@@ -702,6 +702,10 @@ def test_hardware_limits_are_told() -> None:
     assert not reasons & {"fixed-governor", "uclamp"}
     grants = run.events("freq_grant")
     assert grants.filter(pl.col("limit") == 2).height > 0
+    # What answers no decision of schedutil has no delay, which was -1.
+    assert grants["delay_ns"].null_count() == grants.height
+    grants = opplab.simulate("juno-r2", work, opplab.Policy(), seconds=0.2).events("freq_grant")
+    assert grants["delay_ns"].null_count() < grants.height and grants["delay_ns"].min() >= 0
 
 
 @pytest.mark.parametrize("driver", ["acpi-cpufreq", "amd-pstate"])

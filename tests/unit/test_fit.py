@@ -1182,6 +1182,12 @@ def test_a_package_that_follows_the_clock_is_told_from_its_cores() -> None:
         assert of[2100000]["busy_uw"] * (1 + 584 / 1024) == pytest.approx(2.2e6, rel=0.05)
         assert of[1000000]["cluster_uw"] == pytest.approx(29.3e6, rel=0.05)
         assert of[2100000]["cluster_uw"] == pytest.approx(50.8e6, rel=0.05)
+    # Of three logs of an interval each nothing shows it: core, package, package by clock and one to spare are five.
+    few = sorted(spin.glob("*.turbo.txt"))[:3]
+    _, parameters, cannot, _ = with_power(text, *few)
+    assert "package f" not in {parameter.name for parameter in parameters}
+    (words,) = [words for words in cannot if "follows the clock" in words]
+    assert words.startswith("whether what the package shares follows the clock: 3 intervals of other clocks do not")
 
 
 def test_one_clock_takes_the_shape_of_server_cores_and_says_so(tmp_path: Path) -> None:

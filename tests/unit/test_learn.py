@@ -79,6 +79,25 @@ def test_a_thread_of_a_pool_is_refused_with_the_name_of_the_pool(tmp_path: Path)
     assert [group.name for group in learn(Trace(path), ["t"]).groups] == ["t"]
 
 
+@pytest.mark.parametrize(("server_us", "unlike"), [(100, False), (300, True)])
+def test_threads_that_are_learnt_together_and_unlike_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server_us: int, unlike: bool
+) -> None:
+    """Names that differ in digits alone are no proof that threads do the same."""
+    monkeypatch.setitem(globals(), "SERVER_US", server_us)
+    path = ping_pong(tmp_path / "pair.txt")
+    path.write_text(path.read_text().replace("client", "worker1").replace("server", "worker12"))
+    trace = Trace(path)
+    model = learn(trace)
+    assert [(one.name, one.threads) for one in model.groups] == [("worker", 2)]
+    notes = [note for note in left_out(trace, model) if "unlike" in note]
+    assert len(notes) == unlike
+    if unlike:
+        # The client runs for 60 us, the server for 300.
+        assert "2 threads are learnt together as `worker`" in notes[0]
+        assert "runs of worker1 take 0.06 ms in the mean, of worker12 0.3 ms" in notes[0]
+
+
 def test_the_file_is_read_again(model: Model, tmp_path: Path) -> None:
     path = tmp_path / "model.toml"
     path.write_text(to_toml(model), encoding="utf-8")

@@ -1,5 +1,6 @@
 """Machines from the command line: import, f_max, checks, the picture."""
 
+import gzip
 import json
 import re
 import tarfile
@@ -164,6 +165,40 @@ def test_a_machine_of_cppc_without_powers_has_the_artificial_energy_model(tmp_pa
     assert "has no power of cluster A53" in other
     (note,) = energy_model_notes(tree)
     assert "the artificial one that cppc_cpufreq registers" in note
+
+
+def test_a_source_that_is_packed_is_imported_as_it_is(tmp_path: Path) -> None:
+    """A turbostat log packed with gzip, as archives have them, was no kind of source that is known."""
+    whole = gzip.decompress((shared("silicon") / "jasper-lake-menu/6.1-base-turbostat.txt.gz").read_bytes())
+    plain, packed, early = tmp_path / "log.txt", tmp_path / "log.txt.gz", tmp_path / "early.gz"
+    plain.write_bytes(whole)
+    packed.write_bytes(gzip.compress(whole[:1000]) + gzip.compress(whole[1000:]))
+    early.write_bytes(gzip.compress(whole)[:-100])
+    texts = [answered("machine", "import", path, "--name", "m").stdout for path in (plain, packed)]
+    assert texts[0].replace("log.txt", "L") == texts[1].replace("log.txt.gz", "L")
+    assert "failed to read" in str(called("machine", "import", early).exception)
+
+
+def test_a_dump_is_imported_once_for_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: calls are counted, and the findings are those of the check alone."""
+    read: list[str] = []
+    import_machine, alone = _opplab.import_machine, json.loads(_opplab.check_machine(dump("hswep0"), None))
+    monkeypatch.setattr(_opplab, "import_machine", lambda path: read.append(path) or import_machine(path))
+    monkeypatch.setattr(_opplab, "check_machine", lambda path, _: read.append(path))
+    found = json.loads(called("machine", "check", dump("hswep0"), "--format", "json").stdout)
+    assert read == [dump("hswep0")]
+    assert found[: len(alone)] == alone
+
+
+def test_the_epp_of_a_source_is_named(tmp_path: Path) -> None:
+    """No machine file has it, and the import did not say so."""
+    recorded = shared("traces/x86-612-xeon16-hw1-schedutil-burst") / "sysfs_before.txt"
+    snapshot = tmp_path / "sysfs_before.txt"
+    epp = "/sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference"
+    snapshot.write_text(f"{recorded.read_text()}{epp}: balance_power|\n")
+    said = [answered("machine", "import", source).stderr for source in (recorded, snapshot)]
+    words = "the source's EPP, balance_power, is a setting: a policy has it (`epp`), no machine file"
+    assert [words in one for one in said] == [False, True]
 
 
 def test_f_max_of_arm_is_by_cluster_and_in_its_own_capacity() -> None:

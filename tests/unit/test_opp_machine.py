@@ -448,7 +448,15 @@ def test_a_log_of_rails_is_a_table(tmp_path: Path) -> None:
     assert "--clusters, as in a15x4,a7x4" in str(done.exception)
     machine = tmp_path / "odroid.toml"
     said = run("machine", "import", log, "--clusters", "A15x4", "-o", machine)
-    assert "no cluster has its name" in said
+    # Nothing shows what ran on the A7: its watts are of no busy CPU.
+    assert "power, unknown: what a busy CPU of a7 draws: rails.csv has no column `a7_load`" in said
+    both = tmp_path / "both.toml"
+    run("machine", "import", log, "--clusters", "A7x4,A15x4", "-o", both)
+    (little, _) = Machine.load(both).describe()["clusters"]
+    assert [(opp["khz"], opp["busy_uw"]) for opp in little["opps"]] == [(1_400_000, None)]
+    loaded = tmp_path / "loaded.csv"
+    loaded.write_text(log.read_text().replace("a7_w,", "a7_w,a7_load,").replace(",0.15,", ",0.15,1,"))
+    assert "no cluster has its name" in run("machine", "import", loaded, "--clusters", "A15x4", "-o", both, "--force")
     opps = Machine.load(machine).describe()["clusters"][0]["opps"]
     assert [opp["mv"] for opp in opps] == [900, 1000, 1200]
     drawn = [(opp["busy_uw"] + opp["cluster_uw"]) / 1000 for opp in opps]
@@ -491,6 +499,8 @@ def test_idle_samples_of_a_rail_are_no_busy_cpu(tmp_path: Path) -> None:
     # The clocks at which nothing was idle are no less noisy.
     table.filter((pl.col("a7_mhz") > 300) & (pl.col("a15_mhz") == 500)).select("a7_mhz", "a7_w").write_csv(log)
     assert [point.busy_mw for point in freqbench.read_points(log)] == pytest.approx([148.5])
+    said = run("machine", "import", log, "--clusters", "A7x4", "-o", tmp_path / "a7.toml")
+    assert "whether CPUs of a7 were busy: rails.csv has no column `a7_load`, and every sample counts" in said
 
 
 def test_an_exported_tree_names_whose_powers_it_has() -> None:

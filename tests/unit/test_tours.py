@@ -36,8 +36,11 @@ def test_policies_in_python_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("machine", ["epyc-7502-2s", "juno-r2"], ids=["a policy a CPU", "shared policies"])
-def test_the_pages_schedutil_is_the_kernels_with_deadline_tasks(machine: str) -> None:
-    """It held the clock of a busy CPU where deadline bandwidth grew, which sugov_update_single_freq() does not."""
+def test_the_pages_schedutil_is_the_kernels_with_deadline_tasks_and_clamps(machine: str) -> None:
+    """It held the clock of a busy CPU where deadline bandwidth grew, which sugov_update_single_freq() does not.
+
+    Clamps of tasks had no effect on it.
+    """
     (code, *_) = re.findall(r"```python\n(.*?)\nours = ", (DOCS / "python-policies.md").read_text(), re.DOTALL)
     names: dict[str, Any] = {}
     exec(compile(code, "python-policies.md", "exec"), names)
@@ -48,11 +51,17 @@ def test_the_pages_schedutil_is_the_kernels_with_deadline_tasks(machine: str) ->
         "control": {**deadline, "run": 1200, "timer": timer},
         "batch": {"instance": 4, "run": 20000, "sleep": 3000},
     }
-    work = opplab.Workload.parse(json.dumps({"tasks": tasks}))
     policy = opplab.Policy(driver="acpi-cpufreq" if machine.startswith("epyc") else "")
-    ours, yours = (
-        opplab.simulate(machine, work, policy, seconds=0.5, governor=governor).events("cpu_frequency")
-        for governor in (None, names["Schedutil"]())
-    )
-    assert ours.height > 20
-    assert yours.equals(ours)
+    clamps: list[dict[str, Any]] = [{}, {"web": {"util_min": 700}, "batch": {"util_max": 300}}]
+    seen = []
+    for clamp in clamps:
+        clamped = {name: task | clamp.get(name, {}) for name, task in tasks.items()}
+        work = opplab.Workload.parse(json.dumps({"tasks": clamped}))
+        ours, yours = (
+            opplab.simulate(machine, work, policy, seconds=0.5, governor=governor).events("cpu_frequency")
+            for governor in (None, names["Schedutil"]())
+        )
+        assert ours.height > 20
+        assert yours.equals(ours)
+        seen.append(ours)
+    assert not seen[0].equals(seen[1])

@@ -3,7 +3,7 @@
 //!
 //! CPUs are grouped into clusters: same package, same kind of core, same frequencies, idle states and CPPC registers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use opplab_kernel::cpufreq::amd_pstate::AMD_PSTATE_TRANSITION_LATENCY_NS;
 use opplab_kernel::cpufreq::driver::{DelayFacts, DriverKind};
@@ -159,6 +159,12 @@ impl Maker<'_> {
         if ids.last().is_some_and(|&last| last as usize >= ids.len()) {
             let list = format_cpu_list(&ids);
             self.notes.push(format!("online CPUs {list} are numbered 0-{} in the machine", ids.len() - 1));
+        }
+        let epps: BTreeSet<&str> = facts.policies.values().filter_map(|policy| policy.epp.as_deref()).collect();
+        if !epps.is_empty() {
+            let epps = Vec::from_iter(epps).join(", ");
+            self.notes
+                .push(format!("the source's EPP, {epps}, is a setting: a policy has it (`epp`), no machine file"));
         }
         let policy_at: BTreeMap<u32, u32> =
             facts.policies.values().flat_map(|policy| policy.cpus.iter().map(move |&cpu| (cpu, policy.id))).collect();

@@ -103,7 +103,26 @@ pub fn source_tree(path: &Path) -> Result<SysTree, SourceError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, SourceError> {
-    read_whole(path, FILE_MAX).map_err(|error| SourceError::Io(path.display().to_string(), error))
+    let whole = read_whole(path, FILE_MAX).and_then(unpacked);
+    whole.map_err(|error| SourceError::Io(path.display().to_string(), error))
+}
+
+/// What gzip packed, as far as a file may be long; anything else as it is.
+fn unpacked(bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+    if !bytes.starts_with(&[0x1f, 0x8b]) {
+        return Ok(bytes);
+    }
+    let mut out = Vec::new();
+    flate2::read::MultiGzDecoder::new(&bytes[..]).take(FILE_MAX + 1).read_to_end(&mut out)?;
+    if out.len() as u64 > FILE_MAX {
+        return Err(too_large(FILE_MAX));
+    }
+    Ok(out)
+}
+
+fn too_large(max: u64) -> io::Error {
+    let words = format!("is larger than the {max} bytes that are read of such a file");
+    io::Error::new(io::ErrorKind::InvalidInput, words)
 }
 
 /// The whole of a file of at most `max` bytes. Devices have no end, and a named pipe waits for its writer: they are
@@ -131,7 +150,7 @@ pub fn read_whole(path: &Path, max: u64) -> io::Result<Vec<u8>> {
         file.take(max + 1).read_to_end(&mut bytes)?;
     }
     if meta.len().max(bytes.len() as u64) > max {
-        return Err(wrong(format!("is larger than the {max} bytes that are read of such a file")));
+        return Err(too_large(max));
     }
     Ok(bytes)
 }

@@ -37,6 +37,8 @@ pub enum EmError {
     NonIncreasingFreq(usize),
     /// The power of this state is 0 or above [`EM_MAX_POWER`].
     InvalidPower(usize),
+    /// The power of this state is below 1 mW, 0 to the kernels before v6.0.
+    BelowMilliWatt(usize),
     /// The cost of this state is 0 or above [`EM_MAX_POWER`] (artificial models only).
     InvalidCost(usize),
     /// The performance of this state rounds to 0: the kernel would divide by it.
@@ -49,6 +51,9 @@ impl core::fmt::Display for EmError {
             Self::Empty => write!(f, "the energy model has no state"),
             Self::NonIncreasingFreq(at) => write!(f, "state {at}: the frequency does not increase"),
             Self::InvalidPower(at) => write!(f, "state {at}: the power is not within 1..{EM_MAX_POWER} uW"),
+            Self::BelowMilliWatt(at) => {
+                write!(f, "state {at}: kernels before v6.0 count mW, and its power is below 1 mW")
+            }
             Self::InvalidCost(at) => write!(f, "state {at}: the cost is not within 1..{EM_MAX_POWER}"),
             Self::ZeroPerformance(at) => write!(f, "state {at}: the performance rounds to 0"),
         }
@@ -64,6 +69,12 @@ impl core::error::Error for EmError {}
 /// [`EmError`] where the kernel refuses the table (or would divide by 0).
 pub fn em_create_perf_table(points: &[(u64, u64)], cpu_cap: u64, form: EmCost) -> Result<Vec<EmPerfState>, EmError> {
     let mut states = perf_states(points)?;
+    // Before v6.0 a driver gives mW, and 0 of these is refused (em_create_perf_table(), v5.10).
+    if form < EmCost::MicroWatt
+        && let Some(at) = points.iter().position(|&(_, uw)| uw < 1_000)
+    {
+        return Err(EmError::BelowMilliWatt(at));
+    }
     em_init_performance(&mut states, cpu_cap);
     em_compute_costs(&mut states, form)?;
     Ok(states)
@@ -199,12 +210,13 @@ pub fn inefficient_points(points: &[(u64, u64)], cpu_cap: u64) -> Result<Vec<Ine
     for (index, &(form, since)) in forms.iter().enumerate() {
         let next = forms.get(index + 1).map(|next| next.1);
         let last = next.and_then(|next| PROFILES.iter().map(|profile| profile.1).filter(|&of| of < next).max());
-        let states = em_create_perf_table(points, cpu_cap, form)?;
-        // A power that is no mW is 0 there: the table is refused.
-        let refused = form < EmCost::MicroWatt && points.iter().any(|&(_, uw)| uw < 1_000);
+        let states = match em_create_perf_table(points, cpu_cap, form) {
+            Err(EmError::BelowMilliWatt(_)) => Vec::new(),
+            table => table?,
+        };
         for of in &mut found {
-            let marked = |at: &usize| states[*at].inefficient && !refused && exact(*at) == of.exact;
-            let khz: Vec<u64> = (0..points.len()).filter(marked).map(|at| points[at].0).collect();
+            let marked = |at: &usize| states[*at].inefficient && exact(*at) == of.exact;
+            let khz: Vec<u64> = (0..states.len()).filter(marked).map(|at| points[at].0).collect();
             match of.khz.last_mut() {
                 Some((range, same)) if previous.is_some() && range.1 == previous && *same == khz => range.1 = last,
                 _ if khz.is_empty() => {}
@@ -315,6 +327,14 @@ mod tests {
         check(&[(1_000, 0)], EmError::InvalidPower(0));
         check(&[(1_000, EM_MAX_POWER + 1)], EmError::InvalidPower(0));
         check(&[(1, 5), (5_000, 6)], EmError::ZeroPerformance(0));
+        // What is no whole mW is 0 to the kernels that count mW.
+        for &form in EmCost::ALL {
+            let table = em_create_perf_table(&[(1_000, 1_000), (2_000, 5_000)], 1024, form);
+            assert!(table.is_ok(), "{form:?}");
+            let table = em_create_perf_table(&[(1_000, 999), (2_000, 5_000)], 1024, form);
+            let counts_uw = matches!(form, EmCost::MicroWatt | EmCost::Performance);
+            assert_eq!(table.err(), (!counts_uw).then_some(EmError::BelowMilliWatt(0)), "{form:?}");
+        }
     }
 
     /// Goal: a state that is dearer per work than a higher one is never chosen.

@@ -235,7 +235,7 @@ pub(crate) fn replayed_cases(
         let cases = (0..runs).map(|nth| way.closed_case(nth)).collect::<Result<Vec<_>, _>>()?;
         let later_ns = cases.first().map_or(0, |closed| closed.later_ns);
         let cases = cases.into_iter().map(|ClosedCase { case, start, .. }| PyCase::of(case).starting_from(start));
-        Ok(((cases.collect(), replay.events.first_ns, later_ns, check, replay.pids), replay.events))
+        Ok(((cases.collect(), replay.events.first_ns, later_ns, check, replay.pids()), replay.events))
     })?;
     note_events(py, path, &events)?;
     Ok(found)

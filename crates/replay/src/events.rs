@@ -15,7 +15,7 @@ use opplab_signals::activations::Activations;
 use opplab_signals::clock::sched_clock_offset_ns;
 use opplab_signals::decode::{Chain, Decoder, SchedEvent, SchedSink, TaskFields, entered, has_ended};
 use opplab_signals::groups::{Group, GroupFinder, Groups};
-use opplab_signals::summary::{Deadlines, Latencies};
+use opplab_signals::summary::{Deadlines, Latencies, PERIODIC_MIN};
 use opplab_trace::{
     BySchema, Event, IN_INTERRUPT, IN_PLACE_MARK, POLICY_MARK, ReadOptions, RecordingFiles, SETTINGS_MARK, Schema,
     TraceFile,
@@ -745,9 +745,19 @@ impl Events {
             found.activations += one.activations;
             unjudged.remove(pid);
         }
-        let tasks = (1..).zip(&self.tasks);
-        let named = tasks.filter(|(number, task)| unjudged.contains(number) && !is_kernel_thread(&task.name));
-        found.unjudged = named.map(|(_, task)| task.name.clone()).collect();
+        let own =
+            |(number, task): (i32, &'_ TaskInfo)| (!is_kernel_thread(&task.name)).then(|| (number, task.name.clone()));
+        let own: BTreeMap<i32, String> = (1..).zip(&self.tasks).filter_map(own).collect();
+        let without = tasks.iter().filter(|(pid, one)| one.missed.is_none() && !unjudged.contains(pid));
+        let several = without.filter(|(_, one)| one.activations as usize >= PERIODIC_MIN);
+        let mut irregular: Vec<(u64, String)> = several
+            .filter(|(pid, _)| !self.is_engines(*pid as TaskIdx - 1))
+            .filter_map(|(pid, one)| Some((one.activations, own.get(pid)?.clone())))
+            .collect();
+        irregular.sort_by_key(|&(activations, _)| std::cmp::Reverse(activations));
+        found.irregular = irregular;
+        found.unjudged =
+            own.into_iter().filter(|(number, _)| unjudged.contains(number)).map(|(_, name)| name).collect();
         found
     }
 
@@ -769,6 +779,8 @@ pub struct LatePeriods {
     pub by_deadline: bool,
     /// Names of tasks without a period that were awake for more than half of the trace.
     pub unjudged: Vec<String>,
+    /// Activations and names of the other tasks whose wake-ups show no period, the most first.
+    pub irregular: Vec<(u64, String)>,
 }
 
 impl LatePeriods {

@@ -20,8 +20,8 @@ pub(crate) struct Activation {
     pub to_ns: u64,
     /// Another task woke it.
     pub by_task: bool,
-    /// So many activations that followed each other at once; 0 for one.
-    pub parts: u64,
+    /// It is several activations that followed each other at once: after which work each but the last ended, ns.
+    pub ends_ns: Vec<u64>,
     pub work_ns: u64,
     /// Whom it woke, by places of tasks, and after which part of its work, ns.
     pub posts: Vec<(usize, u64)>,
@@ -83,11 +83,11 @@ fn missing(waker: &[Activation], task: usize, woken: &[Activation]) -> Vec<(usiz
     let before_ns = median(before.into_iter().flatten().collect()).unwrap_or(0);
     let mut found = Vec::new();
     for (nth, activation) in whole.iter().enumerate().filter(|(_, one)| one.work_ns > 0) {
-        let (posts, parts) = (posts(activation), activation.parts.max(1));
+        let (posts, parts) = (posts(activation), activation.ends_ns.len() + 1);
         let length_ns = u128::from(activation.to_ns.saturating_sub(activation.from_ns));
-        let bound_ns = |part: u64| (u128::from(activation.work_ns) * u128::from(part) / u128::from(parts)) as u64;
         for part in 0..parts {
-            let (from_ns, to_ns) = (bound_ns(part), bound_ns(part + 1));
+            let from_ns = part.checked_sub(1).map_or(0, |before| activation.ends_ns[before]);
+            let to_ns = activation.ends_ns.get(part).copied().unwrap_or(activation.work_ns);
             if posts.iter().any(|&post_ns| parts == 1 || (from_ns < post_ns && post_ns <= to_ns)) {
                 continue;
             }

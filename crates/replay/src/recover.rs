@@ -63,8 +63,8 @@ enum Step {
     Fork(TaskIdx),
     /// Slept from the first time to the second; what ended it may have come as early as the third.
     Sleep(u64, u64, u64, Cause),
-    /// Came to its timer, of this period, when it had expired.
-    Due(u64),
+    /// Came to its timer, of this period, when it had expired; where the timer is set anew then, at this time.
+    Due(u64, Option<u64>),
 }
 
 /// A task under recovery.
@@ -89,6 +89,10 @@ struct History {
     /// When it was first seen, and where it ran first.
     first_ns: Option<u64>,
     first_cpu: Option<u32>,
+    /// Its timers are set anew where it is late.
+    anew: bool,
+    /// So many of its late activations keep their recorded times.
+    kept_late: u64,
     /// Another recovered task forked it.
     forked: bool,
     /// Its birth was seen.
@@ -167,6 +171,8 @@ pub(crate) struct Known {
     pub exits_ns: Vec<u32>,
     /// What becomes of wake-ups while it runs.
     pub pending: Pending,
+    /// So many of its late activations keep their recorded times: the recording does not show which of its timers they missed.
+    pub kept_late: u64,
 }
 
 impl Recording<'_> {
@@ -747,7 +753,8 @@ fn write(
         let (spec, exits_ns) = compiler.task(name, *task, history, expiries_ns, workload);
         workload.tasks.push(spec);
         workload.semaphores.push(0);
-        known.push(Known { pid: info.pid, exits_ns, pending: pending[known.len()] });
+        let (pending, kept_late) = (pending[known.len()], history.kept_late);
+        known.push(Known { pid: info.pid, exits_ns, pending, kept_late });
     }
     if pending.contains(&Pending::Lost) {
         workload.nr_conds += kept.len() as u32;
@@ -784,7 +791,7 @@ fn activations(history: &History, window: Window, place: &BTreeMap<TaskIdx, usiz
 }
 
 /// Finds which of the tasks lose wake-ups while they run, and puts those that were lost back into the histories: the wakers' again, and what
-/// the woken tasks do then at the ends of theirs.
+/// the woken tasks do then at the ends of theirs. Parts what late tasks did at once.
 fn lose(window: Window, kept: &mut [(TaskIdx, History)]) -> Vec<Pending> {
     let place: BTreeMap<TaskIdx, usize> = kept.iter().enumerate().map(|(index, (task, _))| (*task, index)).collect();
     let mut all: Vec<Vec<Activation>> = kept.iter().map(|(_, history)| activations(history, window, &place)).collect();
@@ -794,6 +801,7 @@ fn lose(window: Window, kept: &mut [(TaskIdx, History)]) -> Vec<Pending> {
             continue;
         }
         if let Some(found) = late(&all[nth]) {
+            (history.anew, history.kept_late) = (found.anew, found.kept as u64);
             part(history, &found, &mut all[nth]);
         }
     }
@@ -808,7 +816,7 @@ fn lose(window: Window, kept: &mut [(TaskIdx, History)]) -> Vec<Pending> {
 /// Parts the activations of a history that are several.
 fn part(history: &mut History, late: &Late, all: &mut [Activation]) {
     for (nth, activation) in all.iter_mut().enumerate() {
-        activation.parts = late.parts.get(&nth).copied().unwrap_or(0);
+        activation.ends_ns = late.parts.get(&nth).cloned().unwrap_or_default();
     }
     let steps = std::mem::take(&mut history.steps);
     let exits_ns = std::mem::take(&mut history.exits_ns);
@@ -819,13 +827,12 @@ fn part(history: &mut History, late: &Late, all: &mut [Activation]) {
         }
         match step {
             Step::Run(ns) => {
-                let (parts, whole_ns) = (all[nth].parts.max(1), all[nth].work_ns);
                 let mut from_ns = work_ns;
-                for part in 1..parts {
-                    let at_ns = (u128::from(whole_ns) * u128::from(part) / u128::from(parts)) as u64;
+                for &at_ns in &all[nth].ends_ns {
                     if at_ns > work_ns && at_ns <= work_ns + ns {
                         history.steps.extend((at_ns > from_ns).then_some(Step::Run(at_ns - from_ns)));
-                        history.steps.push(Step::Due(late.period_ns));
+                        let end_ns = late.anew.then(|| all[nth + 1].from_ns - late.period_ns);
+                        history.steps.push(Step::Due(late.period_ns, end_ns));
                         from_ns = at_ns;
                     }
                 }
@@ -934,6 +941,8 @@ struct Compiler<'r> {
 struct Sleeps<'e> {
     /// Each lasts a time; otherwise timers expire at times.
     relative: bool,
+    /// Timers are set anew where the task is late.
+    anew: bool,
     /// The phase of the ticks, where these serve the timers.
     wheel_ns: Option<u64>,
     expiries_ns: std::slice::Iter<'e, u64>,
@@ -997,6 +1006,7 @@ impl Compiler<'_> {
         let recording = self.recording;
         let mut sleeps = Sleeps {
             relative: !recording.by_time && is_relative(history),
+            anew: history.anew,
             wheel_ns: recording.tick_phase_ns.filter(|&phase_ns| recording.is_wheel(expiries_ns, phase_ns)),
             expiries_ns: expiries_ns.iter(),
             due_ns: born_ns,
@@ -1021,9 +1031,9 @@ impl Compiler<'_> {
             match *step {
                 Step::Prio(prio) => ops.push(Op::SetPolicy { policy: policy_of(prio, reservation) }),
                 Step::Sleep(from, to, _, Cause::Timer) => self.sleep((from, to), &mut sleeps, &mut ops),
-                Step::Due(period_ns) => {
-                    sleeps.due_ns += period_ns;
-                    ops.push(Op::Timer { timer: 0, period_ns, absolute: true, own: true });
+                Step::Due(period_ns, end_ns) => {
+                    sleeps.due_ns = end_ns.unwrap_or(sleeps.due_ns + period_ns);
+                    ops.push(Op::Timer { timer: 0, period_ns, absolute: !sleeps.anew, own: true });
                     ops.push(Op::Activation { phase: 0, timed: true });
                 }
                 step => ops.extend(self.op(task, step, workload)),
@@ -1047,7 +1057,7 @@ impl Compiler<'_> {
         let before_tick = |phase_ns| self.recording.before_tick(to, phase_ns).saturating_sub(DUE_NS);
         let period_ns = sleeps.wheel_ns.map_or(expiry_ns, before_tick).saturating_sub(sleeps.due_ns);
         sleeps.due_ns += period_ns;
-        ops.push(Op::Timer { timer: 0, period_ns, absolute: true, own: true });
+        ops.push(Op::Timer { timer: 0, period_ns, absolute: !sleeps.anew, own: true });
         ops.push(Op::Activation { phase: 0, timed: true });
     }
 
@@ -1093,7 +1103,7 @@ impl Compiler<'_> {
             }
             Step::Sleep(_, _, _, Cause::Task) => self.wait(task),
             // They depend on the priorities and sleeps before.
-            Step::Prio(_) | Step::Sleep(_, _, _, Cause::Timer) | Step::Due(_) => None,
+            Step::Prio(_) | Step::Sleep(_, _, _, Cause::Timer) | Step::Due(..) => None,
         }
     }
 }

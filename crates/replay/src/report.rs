@@ -13,7 +13,7 @@ use crate::agree::{Agreement, Row};
 use crate::events::LatePeriods;
 use crate::measure::{Measured, Placements, PolicyTimes, Streams, window_start_ns};
 use crate::metrics::{MISSED, Metric, Verdict, Whole, latency_ns, metrics};
-use crate::rerun::{Comparison, Mode, Replay};
+use crate::rerun::{Comparison, Mode, Replay, some_of};
 use crate::setup::{recording_files, speed_note};
 use crate::silence::Silence;
 
@@ -112,9 +112,18 @@ fn silent_node(replay: &Replay, comparison: &Comparison, rows: &[Metric], period
                 names.join(", ")
             ),
         };
+        let names: Vec<&str> = periods.irregular.iter().map(|(_, name)| name.as_str()).collect();
+        let irregular = match periods.irregular.iter().map(|(activations, _)| activations).sum::<u64>() {
+            0 => String::new(),
+            others => format!(
+                ". In none of these counts: {others} activations of {}, whose wake-ups are too irregular for a period, or follow \
+                 their sleeps",
+                some_of(&names)
+            ),
+        };
         let reason = format!(
             "runs count those of recovered timers, which the trace lacks; `opplab explain --why-slow` names their \
-             tasks. {} (the whole trace, as `opplab trace sql` has it){outside}",
+             tasks. {} (the whole trace, as `opplab trace sql` has it){outside}{irregular}",
             periods.words()
         );
         reasons.push((MISSED.to_owned(), reason));
@@ -151,6 +160,7 @@ pub fn comparison_json(replay: &Replay, comparison: &Comparison, mode: Mode, clo
         duration_ns: replay.events.duration_ns, measured_from_ns: window_start_ns(replay.events.duration_ns),
         assumed_power: replay.assumed_power, floor_uw: machine.floor_uw, fixed_speed: machine.speed_is_constant(),
         self_check: self_check(comparison), closed_self_check: closed.map(self_check),
+        late_kept: (mode == Mode::Closed && comparison.changed.is_some()).then(|| replay.kept_late()),
         work_share: comparison.work_share, work_beyond, beyond_tasks: work_beyond.map(|_| &comparison.beyond.tasks),
         unsure_tasks: work_unsure.as_ref().map(|_| &unsure.tasks), work_unsure: work_unsure.map(Vec::from),
         metrics: metrics_node(&rows, &beyond_by_policy(comparison, machine)), silent: silent_node(replay, comparison, &rows, &periods),

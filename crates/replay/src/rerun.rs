@@ -35,7 +35,7 @@ use crate::measure::{
     silent_cpus, window_start_ns,
 };
 use crate::open::{OpenDecision, open_decisions, open_loop};
-use crate::recover::{Recording, recover};
+use crate::recover::{Known, Recording, recover};
 use crate::rtapp::to_rtapp;
 use crate::setup::{Recorded, Setup, common_value, recording_files, shows_requests, speed_note, sysfs_of};
 use crate::signals::First;
@@ -137,12 +137,8 @@ pub struct Replay {
     pub setup: Setup,
     /// What was recovered.
     pub workload: Workload,
-    /// Of its tasks: how long wake-ups on idle CPUs took (see [`recover`]).
-    exits_ns: Vec<Vec<u32>>,
-    /// Of its tasks: what becomes of wake-ups while they run.
-    pending: Vec<Pending>,
-    /// The pids of the workload's tasks.
-    pub pids: Vec<i32>,
+    /// Of its tasks: what is known beside their programs.
+    tasks: Vec<Known>,
     /// The recorded machine's CPUs shared one instruction stream.
     shared_stream: bool,
     /// The same on CPUs that share it ([`Replay::on_shared_stream`]), as soon as that was asked for.
@@ -279,6 +275,20 @@ pub fn traced_machine(path: &Path) -> Result<Machine, ReplayError> {
 }
 
 impl Replay {
+    /// The pids of the workload's tasks.
+    pub fn pids(&self) -> Vec<i32> {
+        self.tasks.iter().map(|task| task.pid).collect()
+    }
+
+    /// The tasks of which late activations keep their recorded times, and how many of them, the most first.
+    pub(crate) fn kept_late(&self) -> Vec<String> {
+        let named = self.workload.tasks.iter().zip(&self.tasks);
+        let mut kept: Vec<(u64, &str)> = named.map(|(task, known)| (known.kept_late, task.name.as_str())).collect();
+        kept.retain(|&(count, _)| count > 0);
+        kept.sort_by_key(|&(count, _)| std::cmp::Reverse(count));
+        kept.into_iter().map(|(count, name)| format!("{name} ({count})")).collect()
+    }
+
     /// Reads the trace at `path`: a recording's folder or archive, a trace in a folder, or a trace of any format. `machine` is
     /// what it ran on; `None` takes it from the snapshot beside the trace.
     ///
@@ -396,7 +406,7 @@ impl Replay {
             let costs = &mut setup.machine.costs;
             costs.sugov_work_ns = costs.sugov_work_ns.saturating_sub(costs.context_switch_ns);
         }
-        let (workload, pids, exits_ns, pending) = recovered(&events, &setup);
+        let (workload, tasks) = recovered(&events, &setup);
         let case = Case {
             machine: setup.machine.clone(),
             workload,
@@ -410,8 +420,7 @@ impl Replay {
         }
         let workload = case.workload;
         let sharing = OnceCell::new();
-        let mut replay =
-            Self { events, setup, workload, exits_ns, pending, pids, shared_stream, sharing, assumed_power };
+        let mut replay = Self { events, setup, workload, tasks, shared_stream, sharing, assumed_power };
         let assumed = replay.assumed_reservations(&|_| true);
         replay.setup.notes.extend(assumed);
         Ok(replay)
@@ -456,7 +465,7 @@ impl Replay {
         let unsure = match mode {
             Mode::Open => Unsure::default(),
             Mode::Closed => {
-                let known: Vec<bool> = sharing.pending.iter().map(|&pending| pending != Pending::Unknown).collect();
+                let known: Vec<bool> = sharing.tasks.iter().map(|task| task.pending != Pending::Unknown).collect();
                 unsure(&sharing.workload.tasks, &known, comparison.runs.0.iter().zip(&runs))
             }
         };
@@ -500,7 +509,7 @@ impl Replay {
         let made = || {
             let mut replay = self.clone();
             replay.setup.machine.shared_stream = true;
-            (replay.workload, replay.pids, replay.exits_ns, replay.pending) = recovered(&replay.events, &replay.setup);
+            (replay.workload, replay.tasks) = recovered(&replay.events, &replay.setup);
             Box::new(replay)
         };
         self.shared_stream.then(|| &**self.sharing.get_or_init(made))
@@ -669,10 +678,10 @@ impl Replay {
 
     /// The same, with tasks that lose wake-ups while they run wherever the recording does not show that they do not.
     fn losing(&self) -> Self {
-        let loses = |sem: u32| self.pending.get(sem as usize) == Some(&Pending::Unknown);
+        let loses = |sem: u32| self.tasks.get(sem as usize).is_some_and(|task| task.pending == Pending::Unknown);
         let mut replay = self.clone();
         replay.workload = losing(&self.workload, loses);
-        for (task, exits_ns) in self.workload.tasks.iter().zip(&mut replay.exits_ns) {
+        for (task, Known { exits_ns, .. }) in self.workload.tasks.iter().zip(&mut replay.tasks) {
             // A semaphore is looked at again after the wake-up.
             for (nth, op) in task.ops.iter().enumerate().rev() {
                 if matches!(op, Op::SemWait { sem } if loses(*sem)) && nth + 1 < exits_ns.len() {
@@ -793,7 +802,8 @@ impl Replay {
             }
         }
         let kernel_tasks = case.workload.tasks.iter().map(|task| is_kernel_thread(&task.name)).collect();
-        let wakes = Wakes { kernel_tasks, by_op_ns: self.exits_ns.clone(), ..self.setup.wakes.clone() };
+        let by_op_ns = self.tasks.iter().map(|task| task.exits_ns.clone()).collect();
+        let wakes = Wakes { kernel_tasks, by_op_ns, ..self.setup.wakes.clone() };
         let late = late_ticks(&self.events, tick_ns).filter(|(edge_ns, _)| phase_ns == Some(*edge_ns));
         let tick_late_ns = late.map_or_else(Vec::new, |(_, late_ns)| late_ns);
         let takes_turns = self.shared_stream;
@@ -831,9 +841,8 @@ impl Replay {
     }
 }
 
-/// The work of `events` on the machine of `setup`; of its tasks the pids, how long wake-ups on idle CPUs took, and what becomes of wake-ups
-/// while they run.
-fn recovered(events: &Events, setup: &Setup) -> (Workload, Vec<i32>, Vec<Vec<u32>>, Vec<Pending>) {
+/// The work of `events` on the machine of `setup`, and what is known of its tasks.
+fn recovered(events: &Events, setup: &Setup) -> (Workload, Vec<Known>) {
     let mut workload = Workload { name: "recovered".into(), ..Workload::default() };
     let recording = Recording {
         events,
@@ -847,11 +856,8 @@ fn recovered(events: &Events, setup: &Setup) -> (Workload, Vec<i32>, Vec<Vec<u32
         loses: true,
     };
     let tasks = recover(&recording, |task| !takes_samples(events, &setup.policy, task), &mut workload);
-    let pids = tasks.iter().map(|task| task.pid).collect();
-    let pending = tasks.iter().map(|task| task.pending).collect();
-    let exits_ns = tasks.into_iter().map(|task| task.exits_ns).collect();
     workload.duration_ns = Some(events.duration_ns);
-    (workload, pids, exits_ns, pending)
+    (workload, tasks)
 }
 
 /// The first of some names or numbers, and how many more there are.

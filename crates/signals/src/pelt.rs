@@ -21,6 +21,8 @@
 //! - a sleeping task leaves a busy queue as of its last tick: half a tick ([`TICK_NS`]);
 //! - a CPU runs at a frequency that no event has shown yet: the time that it runs so;
 //! - a switch may be recorded later than the clock was read: by the lateness of the trace's events ([`crate::late`]), if that is known;
+//! - a task leaves a CPU without a switch that brought it there: the time from its wake-up and the CPU's last switch on, which counts as
+//!   running;
 //! - a task that moves brings its own bound along;
 //! - a sleeping task leaves the queue of its group, of which a balance may have updated it since: the task's part of the queue;
 //! - a quota may have stopped a task's group while it slept or waited, or let it go on before it ran, where no event shows it: up to a
@@ -167,6 +169,8 @@ struct Task {
     moved: bool,
     /// It is being woken (`sched_waking` came, its wake-up not yet).
     waking: bool,
+    /// When it was woken last, by the first event of it.
+    woken_ns: u64,
     /// The group whose queue it is in.
     group: usize,
     /// Its group has used up its quota: no time passes for its signal.
@@ -199,6 +203,8 @@ struct Cpu {
     freq_known: bool,
     /// When the running task was switched in.
     since_ns: u64,
+    /// When the CPU switched last; 0 before it did.
+    switched_ns: u64,
     /// What runs is not known.
     lost: bool,
     /// PELT's now when it was idle last.
@@ -370,6 +376,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             freq_scale: None,
             freq_known: facts.freq_max_khz == 0,
             since_ns: 0,
+            switched_ns: 0,
             lost: false,
             busy_pelt: 0,
             facts,
@@ -436,6 +443,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
             attached: false,
             moved: false,
             waking: false,
+            woken_ns: 0,
             group: self.groups.of(pid),
             throttled: false,
         });
@@ -759,6 +767,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let slack = change_in(1024, scaled(slack_ns, self.cpus[cpu].facts.capacity));
         let rq = &mut self.cpus[cpu];
         let ran_ns = time_ns.saturating_sub(std::mem::replace(&mut rq.since_ns, time_ns));
+        let switched_ns = std::mem::replace(&mut rq.switched_ns, time_ns);
         // How much a run at an unknown frequency counts is not known.
         let of_freq = if rq.freq_known || prev.0 == 0 { 0 } else { change_in(1024, ran_ns) };
         let of_lost = if std::mem::take(&mut rq.lost) { change_in(1024, ran_ns) } else { 0 };
@@ -766,8 +775,12 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         widen::<H>(&mut rq.unknown, of_lost + if prev.0 == 0 { slack } else { of_freq + of_late });
         if prev.0 != 0 {
             let place = self.task(prev.0, prev.1, cpu);
+            let mut of_unseen = 0;
             if self.cpus[cpu].curr != Some(place) {
                 // It ran before the trace, or its switch was lost.
+                if switched_ns > 0 {
+                    of_unseen = self.comes_unseen(place, cpu, time_ns, now, switched_ns);
+                }
                 self.enqueue(place, cpu);
             }
             let sleeps = sleeps(prev_state);
@@ -796,7 +809,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
                 // core.c:finish_task_switch(), fair.c:task_dead_fair(), v6.12: it leaves like a sleeping task that moves away.
                 self.remove(place, cpu);
             }
-            widen::<H>(&mut self.tasks[place].unknown, slack + of_freq + of_late + of_lost);
+            widen::<H>(&mut self.tasks[place].unknown, slack + of_freq + of_late + of_lost + of_unseen);
             self.charge_groups(cpu, self.tasks[place].group, ran_ns);
             self.tell_task(place, time_ns);
         }
@@ -827,6 +840,31 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         }
         self.cpus[cpu].curr = next_place;
         self.tell_cpu(cpu, time_ns);
+    }
+
+    /// A task leaves the CPU that no switch shows to have come there. It ran at most from its wake-up on, and from the CPU's switch before;
+    /// how much that may be is not known.
+    fn comes_unseen(&mut self, place: usize, cpu: usize, time_ns: u64, now: u64, switched_ns: u64) -> u64 {
+        let most_ns = time_ns.saturating_sub(switched_ns.max(self.tasks[place].woken_ns));
+        let rq = &self.cpus[cpu];
+        let most = scaled(scaled(most_ns, rq.facts.capacity), rq.freq_scale());
+        if self.tasks[place].cpu != cpu && self.tasks[place].attached {
+            self.move_task(place, cpu, time_ns);
+        } else {
+            let task = &self.tasks[place];
+            let from = now.saturating_sub(most);
+            if self.queues.now(cpu, task.group, from) > task.avg.last_update_time {
+                self.update_task(place, from, false);
+            }
+        }
+        let unknown = change_in(1024, most);
+        widen::<H>(&mut self.cpus[cpu].unknown, unknown);
+        // Who came there last has left at some time.
+        if let Some(other) = self.cpus[cpu].curr {
+            let ran = change_in(1024, time_ns.saturating_sub(switched_ns));
+            widen::<H>(&mut self.tasks[other].unknown, ran);
+        }
+        unknown
     }
 
     /// The running task of `cpu` is there no more, although no switch shows it; when it left, and what runs, is not known.
@@ -865,10 +903,10 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
 
     /// `sched_waking`: what moves the task before its wake-up is the wake-up; what moves a sleeping task without is a load balance,
     /// which takes tasks whose dequeue was delayed.
-    pub fn waking(&mut self, pid: i32) {
+    pub fn waking(&mut self, time_ns: u64, pid: i32) {
         self.wakings = true;
         if let Some(place) = self.find(pid) {
-            self.tasks[place].waking = true;
+            (self.tasks[place].waking, self.tasks[place].woken_ns) = (true, time_ns);
         }
     }
 
@@ -878,7 +916,9 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         let now = self.update_cpu(cpu, time_ns);
         let place = self.task(pid, prio, cpu);
         self.unthrottle(place, now);
-        self.tasks[place].waking = false;
+        if !std::mem::take(&mut self.tasks[place].waking) {
+            self.tasks[place].woken_ns = time_ns;
+        }
         if new && !self.tasks[place].on_rq {
             let group = self.groups.of(pid);
             self.tasks[place].group = group;
@@ -1230,7 +1270,7 @@ impl<S: Samples, H: HalfLife> SchedSink for PeltReplay<S, H> {
             SchedEvent::Frequency { cpu, khz } => self.frequency(time, event.cpu, cpu, khz),
             SchedEvent::FreqScale { cpu, scale, open_ns } => self.freq_scale(time, cpu, scale, open_ns),
             SchedEvent::Free { pid } => self.exit(time, pid),
-            SchedEvent::Waking { task } => self.waking(task.pid),
+            SchedEvent::Waking { task } => self.waking(time, task.pid),
             SchedEvent::NrRunning { cpu, change, nr: Some(nr) } => {
                 self.nr_running(time, event.cpu, cpu, change, nr as u64);
             }

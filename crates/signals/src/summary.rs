@@ -16,7 +16,7 @@ const PERIOD_NS: f64 = 1_048_576.0;
 
 /// A task with so many activations, whose wake-ups are by this share in percent apart by the median distance within this part in percent,
 /// is periodic and has its period as its deadline, unless it sleeps for a set time.
-const PERIODIC_MIN: usize = 5;
+pub const PERIODIC_MIN: usize = 5;
 const PERIODIC_SHARE: u64 = 80;
 const PERIODIC_WITHIN: u64 = 10;
 

@@ -83,14 +83,43 @@ fn a_dead_task_leaves_its_queue() {
     assert!(queue(0x20) < 10, "a dead one does not: {}", queue(0x20));
 }
 
+/// Goal: a task whose switch to the CPU is missing ran from its wake-up on at most, and from the CPU's last switch; the bound holds the
+/// case that it did not. It counted as running from its own sleep on.
+#[test]
+fn a_task_that_came_unseen_ran_from_its_wake_up_at_most() {
+    let util = |woken_us: Option<u64>, gone_us: u64, seen: bool| {
+        let mut replay = replay(1);
+        run(&mut replay, 7, 2 * MS, 3 * MS);
+        run(&mut replay, 8, 50 * MS, 51 * MS);
+        if let Some(us) = woken_us {
+            replay.waking(us * 1000, 7);
+        }
+        if seen {
+            replay.switch(woken_us.unwrap_or(51_000) * 1000, 0, NONE, 0, task(7));
+        }
+        replay.switch(gone_us * 1000, 0, task(7), 1, NONE);
+        let sample = replay.peek_task(7, gone_us * 1000).unwrap();
+        (sample.util_avg, sample.error_bound)
+    };
+    for (woken_us, gone_us) in [(Some(130_000), 130_173), (Some(40_000), 60_000), (None, 60_000)] {
+        let (whole, unseen) = (util(woken_us.filter(|&us| us > 51_000), gone_us, true), util(woken_us, gone_us, false));
+        assert!(unseen.0.abs_diff(whole.0) <= 4, "{woken_us:?}: {unseen:?} {whole:?}");
+        // It may have come just before it left.
+        let ran_ms = (gone_us - woken_us.unwrap_or(0).max(51_000)) as f64 / 1000.0;
+        let most = 1024.0 * (1.0 - 0.5_f64.powf(ran_ms / 32.0));
+        assert!(unseen.1 as f64 >= whole.1 as f64 + most - 1.0, "{woken_us:?}: {unseen:?} {whole:?} {most}");
+        assert!((unseen.1 as f64) < whole.1 as f64 + most * 1.3 + 10.0, "{woken_us:?}: {unseen:?} {whole:?} {most}");
+    }
+}
+
 #[test]
 fn a_sleeping_task_moves_with_its_wake_up_or_at_once() {
     let queues = |waking: bool| {
         let mut replay = replay(2);
-        replay.waking(99);
+        replay.waking(0, 99);
         run(&mut replay, 7, 2 * MS, 50 * MS);
         if waking {
-            replay.waking(7);
+            replay.waking(60 * MS, 7);
         }
         replay.migrate(60 * MS, 7, 120, 1);
         let now = 61 * MS;

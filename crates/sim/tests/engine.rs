@@ -600,3 +600,23 @@ fn a_machine_without_powers_has_the_model_that_its_driver_registers() {
     assert_eq!(words("cppc_cpufreq", "5.18"), "driver cppc_cpufreq registers no energy model");
     assert!(words("scmi", "6.12.117").starts_with("the machine file has no power of cluster A53"));
 }
+
+/// Kernels before v6.0 refuse a power of less than 1 mW, which is 0 to them; EAS is off there. Those that count uW take it, and Android's
+/// 4.14 has the numbers of its device tree.
+#[test]
+fn a_power_below_a_milliwatt_is_no_model_of_old_kernels() {
+    let why = |kernel: &str, uw: u64| {
+        let mut case = juno(10, 50, Policy { kernel: kernel.into(), ..policy(EnergyModelSource::Registered) }, 1);
+        case.machine.clusters[0].opps[0].power_uw = uw;
+        opplab_sim::why_no_eas(&case).expect("it runs").map(|why| why.to_string())
+    };
+    for kernel in ["5.10", "5.15", "5.19"] {
+        let reason = why(kernel, 999).expect("none");
+        assert!(reason.starts_with("the kernel refuses the energy model of cluster A53"), "{reason}");
+        assert!(reason.ends_with("state 0: kernels before v6.0 count mW, and its power is below 1 mW"), "{reason}");
+        assert_eq!(why(kernel, 1_000), None);
+    }
+    for kernel in ["6.1", "6.12.117", "4.14-android"] {
+        assert_eq!(why(kernel, 999), None, "{kernel}");
+    }
+}

@@ -415,11 +415,17 @@ fn push_value(column: &mut Column, value: Value<'_>, strings: &mut Strings) {
     }
 }
 
-/// As [`push_value`], but a string that meets an integer column turns the column into strings (text formats have no types),
-/// and a negative number that meets an unsigned column turns it into a signed one.
+/// As [`push_value`], but a string that meets an integer column turns the column into strings (text formats have no types), as
+/// negative numbers beside some above `i64::MAX` do. Else a negative number that meets an unsigned column turns it into a signed one.
 fn push_checked(field: &mut Field, value: Value<'_>, strings: &mut Strings) {
+    let fits_no_int = match (&field.column, value) {
+        (Column::Int(_), Value::Str(_)) => true,
+        (Column::Int(values), Value::I64(v)) => v < 0 && !values.is_signed() && !is_non_negative(values),
+        (Column::Int(values), Value::U64(v)) => v > i64::MAX as u64 && values.is_signed() && !is_non_negative(values),
+        _ => false,
+    };
     match (&mut field.column, value) {
-        (Column::Int(values), Value::Str(_)) => {
+        (Column::Int(values), _) if fits_no_int => {
             let hex = matches!(field.kind, Kind::Int { hex: true, .. });
             let numbers = (0..values.len())
                 .map(|row| {
@@ -440,9 +446,7 @@ fn push_checked(field: &mut Field, value: Value<'_>, strings: &mut Strings) {
             *values = signed;
             field.kind = Kind::Int { signed: true, hex: false };
         }
-        (Column::Int(values), Value::U64(v))
-            if v > i64::MAX as u64 && values.is_signed() && is_non_negative(values) =>
-        {
+        (Column::Int(values), Value::U64(v)) if v > i64::MAX as u64 && values.is_signed() => {
             let mut unsigned = IntColumn::new(false);
             unsigned.extend(&values.to_i64());
             *values = unsigned;
@@ -463,6 +467,7 @@ fn push_checked(field: &mut Field, value: Value<'_>, strings: &mut Strings) {
     push_value(&mut field.column, value, strings);
 }
 
+/// No value is negative, nor one of an unsigned column above `i64::MAX`.
 fn is_non_negative(values: &IntColumn) -> bool {
     (0..values.len()).all(|row| values.get(row) >= 0)
 }

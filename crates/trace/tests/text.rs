@@ -291,3 +291,26 @@ fn a_clock_that_goes_back_is_named() {
     let expected = "line 4: CPU 0's clock goes back by 0.006000 s: what is after it lies between what was before";
     assert_eq!(problems(&[(0, 1), (1, 2), (0, 9), (0, 3), (0, 4), (1, 5)]), [expected]);
 }
+
+/// Goal: negative numbers beside some of 2^63 and more come back as they are written, whichever come first: as strings, which no
+/// integer column holds. Alone they are integers.
+#[test]
+fn no_number_of_a_column_of_both_signs_wraps() {
+    let read = |written: &[&str]| -> (bool, Vec<String>) {
+        let line = |(us, v): (usize, &&str)| format!("x-1 [000] 1.{us:06}: own: v={v}\n");
+        let text: String = written.iter().enumerate().map(line).collect();
+        let options = ReadOptions::default();
+        let trace = TraceFile::from_bytes(text.into_bytes(), &options).unwrap().read(&options).unwrap();
+        let column = &trace.table("own").unwrap().field("v").unwrap().column;
+        (column.as_int().is_some(), (0..column.len()).map(|row| value(&trace, column, row)).collect())
+    };
+    let (most, half) = ("18446744073709551611", "9223372036854775808");
+    let check =
+        |written: [&str; 3], is_int: bool| assert_eq!(read(&written), (is_int, written.map(str::to_owned).to_vec()));
+    for written in [["-5", most, "7"], [most, "-5", "7"], ["7", half, "-1"], ["7", "-1", half]] {
+        check(written, false);
+    }
+    for written in [["7", most, half], ["-9223372036854775808", "9223372036854775807", "0"]] {
+        check(written, true);
+    }
+}

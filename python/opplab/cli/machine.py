@@ -365,13 +365,14 @@ def _findings(source: str) -> list[dict[str, Any]]:
     tables = cppc.read_dump(Path(source)) if Path(source).exists() else None
     if tables is not None:
         return [dict(item) for item in cppc.findings(tables)]
-    path, text = source_text(source)
-    found: list[dict[str, Any]] = json.loads(_opplab.check_machine(path, text))
     from opplab.simulation.machine_marks import unknown_turbo_finding, worst_case_latencies
 
-    machine = Machine(_opplab.import_machine(source)[0]) if text is None else Machine.load(source)
-    found += unknown_turbo_finding(machine.tree)
-    return found + ([] if text is None else worst_case_latencies(text))
+    path, text = source_text(source)
+    if text is None:
+        inner, report = _opplab.import_machine(path)
+        return [*json.loads(report)["findings"], *unknown_turbo_finding(Machine(inner).tree)]
+    found: list[dict[str, Any]] = json.loads(_opplab.check_machine(path, text))
+    return [*found, *unknown_turbo_finding(Machine.load(source).tree), *worst_case_latencies(text)]
 
 
 def _tests(found: list[dict[str, Any]]) -> list[Test]:

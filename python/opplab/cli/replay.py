@@ -296,6 +296,11 @@ def _text(found: dict[str, Any]) -> str:
         lines.append(f"a change in parentheses {', or '.join(reasons)}: not significant")
     lines += [f"blank: {silent['of']}: {silent['reason']}" for silent in found["silent"]]
     lines += _work(found)
+    if kept := some_of(found.get("late_kept") or [], 3):
+        lines.append(
+            f"late activations keep their recorded times: {kept}; the trace does not show whether each is one, or "
+            "several that followed each other late. Under a quicker policy fewer may be late, at another energy"
+        )
     if closed := found.get("closed_self_check"):
         lines.append(f"closed loop: {check_text(closed)}, so the open loop answers (--mode closed insists)")
     if found["mode"] == "closed":

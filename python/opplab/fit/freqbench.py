@@ -203,6 +203,23 @@ def idle_left_out(files: Iterable[Path]) -> list[str]:
     return [f"{named} left out: the table does not name the idle states that it is of, with their shares"]
 
 
+def loads_left_out(files: Iterable[Path]) -> list[str]:
+    """Name rails without a column of their load, in words; nothing where all have one."""
+    words = []
+    for file in (file for file in files if file.suffix != ".json" and not file.is_dir()):
+        found = rails.of(csv_rows(file, delimiter=_separator(file))[0])
+        without = rails.without_load(found)
+        columns = ", ".join(f"`{rail}_load`" for rail in without)
+        if without and len(without) < len(found):
+            words.append(f"what a busy CPU of {', '.join(without)} draws: {file.name} has no column {columns}")
+        elif without:
+            words.append(
+                f"whether CPUs of {', '.join(without)} were busy: {file.name} has no column {columns}, and every "
+                "sample counts as that of one busy CPU"
+            )
+    return words
+
+
 def powered(points: Sequence[Point], files: Path | str) -> tuple[list[Point], list[str]]:
     """Give the points with power, and how many have none, in words.
 

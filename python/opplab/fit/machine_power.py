@@ -216,14 +216,14 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
         core_part = fit_parts([*core_names, *(["cores idle"] if idle else [])], features, samples.cores_watts, known)
         static = float(core_part.powers[-1]) if idle else 0.0
         rest = np.maximum(samples.watts - samples.cores_watts + static, 1e-6)
-        shared_part, shared_names = _shared(shared_names, shared_columns, by_clock, [], [], rest, 0.0)
+        shared_part, shared_names, few = _shared(shared_names, shared_columns, by_clock, [], [], rest, 0.0)
         told = core_part.parameters()[: len(core_names)] + shared_part.parameters()
         core_bounds = _shares_of_bounds(core_part, [[*row, *(0.0 for _ in idle)] for row in of_cores])
         shared_bounds = shared_part.bounds(np.array([middle if "f" in name else 1.0 for name in shared_names]))
         asleep_bounds = shared_part.bounds(np.array([float(name == "package") for name in shared_names]))
         fitted = core_part.power(features) + known - static + rest / (1 + shared_part.residuals)
     else:
-        whole, shared_names = _shared(
+        whole, shared_names, few = _shared(
             shared_names, shared_columns, by_clock, core_names, core_columns, samples.watts, known
         )
         told = whole.parameters()
@@ -291,7 +291,7 @@ def _fit_samples(tree: Tree, samples: Samples) -> tuple[list[Parameter], list[st
     of_asleep = ranges["cluster.opp.cluster_uw"] if asleep is None else _around(asleep, asleep_bounds, spread)
     _put_idle(tree, asleep, samples, of_asleep)
     _mark(tree, marks, ranges)
-    cannot = _not_told(tree, samples, sleeps)
+    cannot = [*few, *_not_told(tree, samples, sleeps)]
     if free < 1:
         cannot.append(
             f"how sure its powers are: {several(len(off), 'interval')} for {several(nr_fitted, 'number')} leave no "
@@ -411,19 +411,23 @@ def _shared(
     core_columns: list[Floats],
     watts: Floats,
     known: Floats | float,
-) -> tuple[Parts, list[str]]:
+) -> tuple[Parts, list[str], list[str]]:
     """Fit parts with what a package shares, which follows the clock where that explains the source far better.
 
-    The uncore of a Xeon 6130 does: 20 W more a socket at the base clock.
+    The uncore of a Xeon 6130 does: 20 W more a socket at the base clock. Fewer intervals than it takes are named last.
     """
     plain = fit_parts([*core_names, *names], np.column_stack([*core_columns, *columns]), watts, known)
-    if len(watts) < len(core_names) + len(names) + 2 or np.ptp(by_clock) < 0.1 * float(np.max(by_clock)):
-        return plain, names
+    least = len(core_names) + len(names) + 2
+    if np.ptp(by_clock) < 0.1 * float(np.max(by_clock)):
+        return plain, names, []
+    if len(watts) < least:
+        few = f"{several(len(watts), 'interval')} of other clocks do not show it, {least} or more may"
+        return plain, names, [f"whether what the package shares follows the clock: {few}; it counts as the same at all"]
     more = [*names, "package f"]
     followed = fit_parts([*core_names, *more], np.column_stack([*core_columns, *columns, by_clock]), watts, known)
     if _BETTER * float(np.sum(followed.residuals**2)) < float(np.sum(plain.residuals**2)):
-        return followed, more
-    return plain, names
+        return followed, more, []
+    return plain, names, []
 
 
 def _few_clocks(columns: list[Floats]) -> bool:
@@ -532,7 +536,7 @@ def _fit_points(
     ranges: dict[str, Any] = {}
     fits: list[Fitted] = []
     residuals: list[str] = []
-    cannot = [*CANNOT_TELL, *left_out, *freqbench.idle_left_out(paths)]
+    cannot = [*CANNOT_TELL, *left_out, *freqbench.idle_left_out(paths), *freqbench.loads_left_out(paths)]
     curves = freqbench.pooled(freqbench.choose(points, None, None, paths[0]))
     source = ", ".join(name for name in (files, curves[0].soc) if name)
     for curve in curves:

@@ -51,12 +51,18 @@ def of(names: Sequence[str]) -> dict[str, dict[str, tuple[str, float]]]:
     return {rail: parts for rail, parts in found.items() if {"khz", "mw"} <= parts.keys() and rail not in known}
 
 
+def without_load(rails: dict[str, dict[str, tuple[str, float]]]) -> list[str]:
+    """Give the rails that have no column of the load."""
+    return [rail for rail, parts in rails.items() if "load" not in parts]
+
+
 def points(
     file: Path, rails: dict[str, dict[str, tuple[str, float]]], rows: Sequence[tuple[int, dict[str, str]]]
 ) -> Iterator[tuple[str, int, int, float, float | None]]:
     """Give (rail, its number, kHz, mW, mV) of each rail's operating points: medians of its busy samples.
 
-    Without a column of the load every sample counts as busy.  The rails' numbers count from 0 in the order of columns.
+    Without a column of the load every sample counts as busy; where other rails have one, what it draws busy is no
+    number.  The rails' numbers count from 0 in the order of columns.
 
     Raises
     ------
@@ -85,6 +91,8 @@ def points(
             if "load" not in parts:
                 _check_one_load(file, rail, khz, sorted(mw for mw, _ in drawn))
             mw, mv = np.median(np.array(drawn), axis=0)
+            if rail in (unloaded := without_load(rails)) and len(unloaded) < len(rails):
+                mw = float("nan")
             yield rail, number, khz, float(mw), float(mv) if np.isfinite(mv) else None
 
 

@@ -92,6 +92,10 @@ class Run:
         import polars as pl
 
         tables = {name: pl.DataFrame(columns) for name, columns in self._inner.events(list(names)).items()}
+        if (grants := tables.get("freq_grant")) is not None:
+            # Where the hardware answers no decision, there is no delay.
+            delay_ns = pl.when(pl.col("delay_ns") >= 0).then("delay_ns")
+            tables["freq_grant"] = grants.with_columns(delay_ns.alias("delay_ns"))
         return tables[names[0]] if len(names) == 1 else tables
 
     def rtapp_logs(self, folder: str | Path) -> list[Path]:

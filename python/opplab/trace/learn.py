@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
@@ -50,6 +51,9 @@ FEW = 10
 
 LEAST = 32
 """Sleeps that a group must have shown to be learnt."""
+
+ALIKE = 2
+"""Threads of a group are alike whose mean times on a CPU, or asleep, differ by no more than this factor."""
 
 
 @dataclass
@@ -79,6 +83,8 @@ class Group:
     """Share of the sleeps that were not to be interrupted (state D)."""
     cpu: int | None = None
     """The one CPU that the kernel's threads of a CPU may use."""
+    unlike: str = field(default="", compare=False)
+    """How its threads differ, where the means of two do by more than a factor of `ALIKE`. The file does not keep it."""
 
     @property
     def partner(self) -> str | None:
@@ -158,6 +164,7 @@ class _Thread:
     """What is known of a thread while the events go by; times in ns, None where the recording has not shown it yet."""
 
     name: str
+    comm: str
     on_since: int | None = None
     asleep_since: int | None = None
     uninterruptible: bool = False
@@ -172,6 +179,7 @@ class _Sums:
     """What is gathered of a thread under one name."""
 
     cpu_ns: int = 0
+    comm: str = ""
     runs: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     wakers: Counter[str] = field(default_factory=Counter)
@@ -191,10 +199,10 @@ class _Reader:
     def _thread(self, pid: int, comm: str) -> _Thread:
         thread = self.threads.get(pid)
         if thread is None:
-            thread = self.threads[pid] = _Thread(self.named(comm))
+            thread = self.threads[pid] = _Thread(self.named(comm), comm)
         elif comm and thread.name != self.named(comm):
             # It has loaded another program.
-            self.threads[pid] = thread = _Thread(self.named(comm), on_since=thread.on_since)
+            self.threads[pid] = thread = _Thread(self.named(comm), comm, on_since=thread.on_since)
         return thread
 
     def _own(self, name: str) -> bool:
@@ -240,6 +248,7 @@ class _Reader:
     def _sleeps(self, pid: int, thread: _Thread, now: int, state: str) -> None:
         sums = self.sums[thread.name][pid]
         if thread.run is not None and self._own(thread.name):
+            sums.comm = thread.comm
             sums.runs.append(thread.run / 1000)
             if thread.after_from is not None and thread.run:
                 sums.after.append(1 - min(thread.after_from, thread.run) / thread.run)
@@ -447,6 +456,12 @@ def left_out(trace: Trace, model: Model, *, named: Callable[[str], str] = group_
             f"less than {LEAST} times, or less than 1/{FEW} as often as others of their name ({seldom}). Runs of it "
             "are of the other threads alone"
         )
+    notes += [
+        f"{one.threads} threads are learnt together as `{one.name}` and are unlike: {one.unlike}. Each of the model "
+        "does what all do together"
+        for one in model.groups
+        if one.unlike
+    ]
     mixed = [one.name for one in model.groups if MIXED <= one.woken_by.get("other", 0.0) <= 1 - MIXED]
     if mixed and "hrtimer_expire_entry" not in trace.info["events"] and _in_doubt(trace):
         notes.append(
@@ -502,10 +517,23 @@ def _group(name: str, by_thread: Mapping[int, _Sums]) -> Group:
         ordered = sorted(runs)
         made.run_us, made.wait_us = deck(runs), deck(waits)
         made.run_quantiles_us = [round(ordered[int(share * (len(ordered) - 1))], 3) for share in (0.1, 0.5, 0.9)]
+    made.unlike = _unlike(own)
     made.woken_by = {waker: count / sleeps for waker, count in wakers.most_common()} if sleeps else {}
     made.after = round(math.fsum(after) / len(after), 4) if after else 0.0
     made.iowait = round(sum(one.deep for one in own) / sleeps, 4) if sleeps else 0.0
     return made
+
+
+def _unlike(threads: Sequence[_Sums]) -> str:
+    """Give how threads of a group differ, or nothing where they are alike; few activations show nothing."""
+    shown = [one for one in threads if min(len(one.runs), len(one.waits)) >= LEAST]
+    words = []
+    for what, name in (("runs", "runs"), ("waits", "sleeps")):
+        means = sorted((fmean(getattr(one, what)), one.comm) for one in shown)
+        if means and means[-1][0] > ALIKE * means[0][0]:
+            (least, first), (most, last) = means[0], means[-1]
+            words.append(f"{name} of {first} take {least / 1000:.3g} ms in the mean, of {last} {most / 1000:.3g} ms")
+    return ", ".join(words)
 
 
 def _merged(shares: dict[str, float], names: set[str]) -> dict[str, float]:

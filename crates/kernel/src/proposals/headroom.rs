@@ -9,8 +9,8 @@ pub static PROPOSAL: ProposalEntry = ProposalEntry {
     what: "schedutil and the energy model add another share than a quarter to a utilisation.",
     thread: "Q. Yousef, sched/fair/schedutil: Remove hardcoded margins, 2023-12, \
              https://lore.kernel.org/lkml/20231208002342.367117-1-qyousef@layalina.io/",
-    differs: "The thread makes the share of how often the clock may change; here it is a number. Before v6.8 the energy \
-              model keeps its quarter.",
+    differs: "The thread makes the share of how often the clock may change; here it is a number, in 1024ths rounded up (110 \
+              is 1127/1024). Before v6.8 the energy model keeps its quarter.",
     params: &[ProposalParam {
         name: "percent",
         what: "the frequency asked for in percent of what is used; the kernel has 125",

@@ -352,7 +352,7 @@ impl<'a, H: HalfLife> Run<'a, H> {
                 self.signals.wakeup(now, pid, prio, cpu, true);
             }
             What::Waking { task } => {
-                self.signals.waking(who(task).0);
+                self.signals.waking(ev.time_ns, who(task).0);
                 self.waking[ev.cpu as usize] = Some((task, ev.time_ns));
                 if ev.context != Context::Task
                     && let Some(began_ns) = self.kworkers.began_ns(ev.time_ns, ev.cpu)

@@ -6,6 +6,7 @@ use opplab_kernel::cpufreq::cppc::{ArtificialEmError, artificial_em, squeeze_eff
 use opplab_kernel::cpufreq::driver::DriverKind;
 use opplab_kernel::eas_groups::{CapState, ClusterEnergy, GroupEnergy};
 use opplab_kernel::energy_model::{EmError, EmPerfDomain, EmPerfState};
+use opplab_kernel::profile::EmCost;
 use opplab_model::machine::{Cluster, Cpufreq, Machine};
 use opplab_model::policy::Policy;
 use opplab_model::policy_values::EnergyModelSource;
@@ -105,7 +106,9 @@ impl EasState {
                 }
                 _ => {
                     // A refused table is not registered, and then nobody schedules by energy (energy_model.c:em_create_perf_table()).
-                    match cluster.registered_em(gates.em) {
+                    // Costs of scheduling groups are the device tree's numbers.
+                    let form = if gates.eas_groups { EmCost::MicroWatt } else { gates.em };
+                    match cluster.registered_em(form) {
                         Ok(states) => states,
                         Err(error) => return Ok(Err(NoEas::Table { cluster: cluster.name.clone(), error })),
                     }

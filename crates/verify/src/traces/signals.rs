@@ -273,7 +273,7 @@ fn feed(ev: &Ev<'_>, replay: &mut Replay) -> Option<()> {
             let new = ev.kind() == Kind::SchedWakeupNew;
             replay.wakeup(time, pid("pid")?, prio("prio")?, ev.u("target_cpu")? as u32, new);
         }
-        Kind::SchedWaking => replay.waking(pid("pid")?),
+        Kind::SchedWaking => replay.waking(time, pid("pid")?),
         Kind::NrRunning => {
             replay.nr_running(time, ev.cpu() as u32, ev.u("cpu")? as u32, ev.get("change")?, ev.u("nr")?);
         }
