@@ -862,6 +862,7 @@ impl<S: Samples, H: HalfLife> PeltReplay<S, H> {
         // Who came there last has left at some time.
         if let Some(other) = self.cpus[cpu].curr {
             let ran = change_in(1024, time_ns.saturating_sub(switched_ns));
+            self.update_task(other, now, true);
             widen::<H>(&mut self.tasks[other].unknown, ran);
         }
         unknown
