@@ -265,6 +265,24 @@ def test_other_governors_and_drivers(policy: dict[str, Any], words: str) -> None
     assert words in str(opplab.explain(simulate(**policy), cpu=1, at=0.25))
 
 
+def test_a_clamp_is_no_reason_where_others_hold_the_clock() -> None:
+    """One clock serves all cores: a clamped group's task runs at what others ask for and the turbo bin grants."""
+    hog = {"loop": -1, "run": 10_000}
+    tasks = {f"svc{cpu}": {**hog, "cpus": [cpu]} for cpu in range(3)}
+    tasks["batch"] = {**hog, "cpus": [3], "taskgroup": "/batch"}
+    groups = {"/batch": {"uclamp_max": "5"}}
+    work = opplab.Workload.parse(json.dumps({"groups": groups, "tasks": tasks}), name="w", file="<w>")
+    lost: list[dict[str, float]] = []
+    for gates in ({}, {"uclamp": "absent"}):
+        run = opplab.simulate("skylake-8x-uma", work, opplab.Policy(gates=gates, variation="none"), seconds=2)
+        slow = [one.data for one in opplab.explain(run, why_slow=True).findings if one.kind == "slow"]
+        lost.append({one["reason"]: one["lost_ns"] for one in slow})
+    clamped, free = lost
+    assert "uclamp" not in clamped
+    assert clamped["turbo-bin"] == pytest.approx(free["turbo-bin"], rel=0.01)
+    assert sum(clamped.values()) == pytest.approx(sum(free.values()), rel=1e-9)
+
+
 def test_why_slow() -> None:
     """The time of powersave is lost to the governor; schedutil's is made of other reasons and sums up."""
     found = opplab.explain(simulate(4, 4000, governor="powersave"), why_slow=True)

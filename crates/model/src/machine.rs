@@ -597,6 +597,13 @@ impl Machine {
         self.shared_stream || self.constant_speed
     }
 
+    /// Whether two CPUs of a machine with a policy for each have one clock all the same: threads of a core, and all CPUs of a
+    /// cluster in a package that has one.
+    pub fn shares_clock(&self, cpu: u32, other: u32) -> bool {
+        let (one, two) = (&self.cpus[cpu as usize], &self.cpus[other as usize]);
+        one.core == two.core || self.package_clock && (one.package, one.cluster) == (two.package, two.cluster)
+    }
+
     /// Whether some core has more than one thread.
     pub fn has_smt(&self) -> bool {
         let mut cores: Vec<u32> = self.cpus.iter().map(|place| place.core).collect();

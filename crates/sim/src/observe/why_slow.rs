@@ -133,6 +133,8 @@ struct Stretch {
 #[derive(Debug, Default)]
 struct CpuState {
     policy: usize,
+    /// The policies of the CPUs that share its clock.
+    clocked: Vec<usize>,
     cluster: usize,
     task: Option<TaskIdx>,
     since_ns: u64,
@@ -298,6 +300,12 @@ impl WhySlow {
             }
             policies.push(PolicyState { cpus: members, ..PolicyState::default() });
         }
+        for cpu in 0..cpus.len() as u32 {
+            let policy_of = |other: u32| cpus[other as usize].policy;
+            let shares = |index: &usize| policies[*index].cpus.iter().any(|&other| machine.shares_clock(cpu, other));
+            let own = policy_of(cpu);
+            cpus[cpu as usize].clocked = (0..policies.len()).filter(|index| *index == own || shares(index)).collect();
+        }
         let settings = std::iter::once((0, &case.policy))
             .chain(case.policy.changes.iter().map(|change| (u64::from(change.at_ms) * 1_000_000, &change.policy)));
         let settings = settings.map(|(from_ns, policy)| {
@@ -357,6 +365,16 @@ impl WhySlow {
         &mut self.tasks[index]
     }
 
+    /// The policy whose request `cpu` runs at: its own, or a higher one of CPUs that share its clock.
+    fn holder(&self, cpu: CpuIdx) -> &PolicyState {
+        let own = &self.cpus[cpu as usize];
+        let policy = &self.policies[own.policy];
+        if own.khz <= policy.requested_khz {
+            return policy;
+        }
+        own.clocked.iter().map(|&index| &self.policies[index]).max_by_key(|other| other.requested_khz).unwrap_or(policy)
+    }
+
     /// The reason that would hold if `cpu` were slow now.
     fn reason(&self, cpu: CpuIdx, task: TaskIdx, now_ns: u64) -> SlowReason {
         let own = &self.cpus[cpu as usize];
@@ -365,8 +383,9 @@ impl WhySlow {
         if set.and_then(|set| set.limits[own.cluster]).is_some_and(|limit_khz| own.khz >= limit_khz) {
             return SlowReason::PolicyLimit;
         }
-        if own.khz < policy.requested_khz {
-            return match policy.limit {
+        let holder = self.holder(cpu);
+        if own.khz < holder.requested_khz {
+            return match holder.limit {
                 Some(GrantLimit::TurboBin) => SlowReason::TurboBin,
                 Some(GrantLimit::PowerBudget) => SlowReason::PowerBudget,
                 Some(GrantLimit::Thermal) => SlowReason::Thermal,

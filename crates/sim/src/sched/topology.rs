@@ -96,11 +96,8 @@ impl Topology {
         let siblings: IdVec<CpuId, Vec<CpuId>> =
             machine.cpus.iter().map(|place| threads_of[&place.core].clone()).collect();
         let clocked = if machine.package_clock {
-            let shares_clock = |cpu: usize, other: usize| {
-                let (one, two) = (&machine.cpus[cpu], &machine.cpus[other]);
-                (one.package, one.cluster) == (two.package, two.cluster) || one.core == two.core
-            };
-            let clocked_with = |cpu| (0..nr).filter(|&other| shares_clock(cpu, other)).map(CpuId::of).collect();
+            let shares = |cpu: usize, other: usize| machine.shares_clock(cpu as u32, other as u32);
+            let clocked_with = |cpu| (0..nr).filter(|&other| shares(cpu, other)).map(CpuId::of).collect();
             (0..nr).map(clocked_with).collect()
         } else {
             siblings.iter().cloned().collect()
