@@ -1,6 +1,7 @@
 """`opplab fleet`: machine types of dumps, watts saved against single choices, refusals, and what is kept."""
 
 import csv
+import html
 import io
 import json
 import re
@@ -19,6 +20,7 @@ from opplab.choice.fleet import HOURS, Fleet, counted_of, fleet, ranked_by, sour
 from opplab.cli.main import opplab as program
 from opplab.fit import machine_power
 from opplab.fit.machine_power import generic_power
+from opplab.report.numbers import quantity
 from opplab.report.start import Start
 from opplab.uncertainty.parts import Parts
 
@@ -580,6 +582,41 @@ def test_all_types_have_a_sum_beside_that_of_the_clear_savings(
     assert "clear or not" not in fleet(two, "tbench").finding
 
 
+def test_what_cpus_save_of_a_power_limit_that_a_gpu_shares_is_no_saving(tmp_path: Path) -> None:
+    """Goal: no watts of a package that draws its limit under each setting. Method: energies of single runs."""
+    load = opplab.Workload.parse(json.dumps(LOAD), name="load")
+    keys = {**OPTIONS, "governors": ["powersave", "schedutil"], "constraints": ["none"], "seconds": 1}
+    alone, shared_by = "kaby-lake-i7-7500u", "kaby-lake-i7-7500u-gpu"
+    cpus, package = [], []
+    for governor, driver in (("powersave", "intel_pstate"), ("schedutil", "intel_cpufreq")):
+        policy = opplab.Policy(governor=governor, driver=driver)
+        metrics = opplab.simulate(shared_by, load, policy, seconds=1).metrics
+        energy = dict(zip(metrics["metric"], metrics["value"], strict=True))
+        cpus.append(energy["energy"])
+        package.append(energy["energy"] + energy["energy:gpu"])
+    assert cpus[1] < 0.7 * cpus[0] and package[1] == pytest.approx(package[0], rel=0.01)
+
+    found = fleet([shared_by, alone], load, **keys)
+    rows = {row["dumps"]: row for row in found.rows()}
+    assert rows[alone]["clear"] and rows[alone]["saved_watts"] > 0
+    row = rows[shared_by]
+    saved = [value for name, value in row.items() if name.startswith("saved_")]
+    assert saved == [None] * 6 and not row["clear"]
+    assert (row["reason"], rows[alone]["reason"]) == ("a consumer may take what the CPUs save", "")
+    assert f"Clear savings: {quantity(rows[alone]['saved_watts'])} W" in found.finding
+    assert f"The energy saved is unknown on 1 machine type: {row['reason']}." in found.finding
+    name = row["machine_type"]
+    draws = f"Energy and power of {name} are its CPUs': gpu draws beside them (energy:gpu)."
+    assert f"unknown: {row['reason']}" in found.text(None) and found.text(None).count(draws) == 1
+    assert draws in html.unescape(found.page()) and draws in json.loads(found.to_json())["missing"][row["digest"]]
+
+    # Without a limit the GPU draws the same in any case.
+    free = tmp_path / "free.toml"
+    free.write_text(re.sub(r"(?s)\[package_power\].*?(?=\[)", "", opplab.Machine.load(shared_by).to_toml()))
+    (row,) = fleet([free], load, **keys).rows()
+    assert row["clear"] and row["saved_watts"] > 0
+
+
 def test_one_machine_is_not_called_machines(dumps: Path) -> None:
     for name in ("a", "b", "hostile"):
         (dumps / f"{name}.tar.xz").unlink()
@@ -669,6 +706,7 @@ def test_machine_files_and_built_in_machines_stand_beside_dumps(dumps: Path) -> 
     }
     assert rows["fitted, 256 CPUs"]["machines"] == 1
     assert rows["epyc-7742-2s, 256 CPUs"]["baseline_watts"] == pytest.approx(rows["fitted, 256 CPUs"]["baseline_watts"])
+    assert "Energy and power of fitted, 256 CPUs are its CPUs': 7e-06 W more, always on (floor_uw)" in shown
     assert rows["AMD EPYC 7742, 256 CPUs"]["baseline_watts"] > 1.05 * rows["fitted, 256 CPUs"]["baseline_watts"]
     named = "AMD EPYC 7742, 256 CPUs draws a generic curve's power; epyc-7742-2s of `opplab list machines` is this"
     assert named in shown

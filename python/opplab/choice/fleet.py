@@ -43,6 +43,9 @@ RISE = 0.05
 MOST = 3
 """Types that are named for what their baseline misses."""
 
+TAKEN = "a consumer may take what the CPUs save"
+"""Why it is not known what a package saves."""
+
 STARTING = 0.02
 """The share of a run from which on its start is named, directly after what is called a clear saving."""
 
@@ -111,7 +114,7 @@ class Saving:
     passed: str
     """What was the best more often than the baseline without saving energy; empty if nothing was."""
     reason: str
-    """Why the saving has no interval; empty if it has one."""
+    """Why the saving has no interval, or is unknown; empty if it has one."""
     broken: str
     """Constraints that no setting keeps, or, where one does, that the baseline does not."""
     left_out: list[str]
@@ -229,7 +232,7 @@ class Fleet(Block):
             "best in": saving.best,
             **({"keeps limits in": saving.keeps} if any(one.limits for _, one in self.types) else {}),
             "baseline draws, W": quantity(saving.base_watts),
-            "saved by each, W": _between(saving, 1.0),
+            "saved by each, W": f"{_between(saving, 1.0)}{_why_unknown(saving)}",
             "saved by all, kWh a year": _between(saving, kind.machines * HOURS / 1000),
             **({"loses": saving.loses or "nothing"} if any(one.loses for _, one in self.types) else {}),
         }
@@ -310,6 +313,7 @@ class Fleet(Block):
                     "start_percent": 100 * saving.start.share,
                     **{f"saved_watts{end}": watts for end, watts in saved.items()},
                     "clear": saving.clear,
+                    "reason": saving.reason,
                     **{f"saved_kwh_a_year{end}": watts and watts * year for end, watts in saved.items()},
                     "digest": kind.digest,
                     "dumps": " ".join(kind.dumps),
@@ -660,13 +664,23 @@ def _repeated(sources: Sequence[Path]) -> str:
 def _chosen(kind: MachineType, workload: Any, options: Mapping[str, Any]) -> Saving:
     from opplab.choice.choose import choose
     from opplab.choice.settings import driver_of
+    from opplab.summary.caveats import beside_cpus
 
     machine = kind.machine()
     choice = choose(machine, workload, **options)
     shared = options.get("policy") or {}
     drivers = {option.label: driver_of(option.setting, machine.tree, shared) for option in choice.options}
     saving = Saving.of(choice)
-    return replace(saving, driver=drivers.get(saving.setting, ""), base_driver=drivers[saving.baseline])
+    limits = machine.tree.get("package_power", {})
+    if saving.watts and machine.tree.get("consumer") and (limits.get("pl1_uw") or limits.get("pl2_uw")):
+        # The CPUs' watts are known, and not how many of them the package saves.
+        saving = replace(saving, watts=None, low=None, high=None, clear=False, reason=TAKEN)
+    return replace(
+        saving,
+        missing=[*saving.missing, *beside_cpus(kind.name, machine.tree)],
+        driver=drivers.get(saving.setting, ""),
+        base_driver=drivers[saving.baseline],
+    )
 
 
 def _kept(output: Path | None, kind: MachineType, question: str, run: Callable[[], Saving]) -> tuple[Saving, bool]:
@@ -765,6 +779,10 @@ def _between(saving: Saving, scale: float) -> str:
     return f"{quantity(saving.watts * scale)} [{quantity(saving.low * scale)}, {quantity(saving.high * scale)}]{star}"
 
 
+def _why_unknown(saving: Saving) -> str:
+    return f": {saving.reason}" if saving.watts is None and saving.reason else ""
+
+
 def _missed(answered: Sequence[tuple[MachineType, Saving]]) -> str:
     """Name the types on which the baseline does not do its work in time: savings are against that."""
     late = [(kind, saving) for kind, saving in answered if saving.base_missed > MISSED_SLACK]
@@ -852,7 +870,7 @@ def _why_not(saving: Saving) -> str:
     if saving.setting == saving.baseline:
         return "No setting is better than the baseline on {}."
     if saving.watts is None:
-        return "The energy is unknown on {}."
+        return f"The energy saved is unknown on {{}}{_why_unknown(saving)}."
     if saving.watts < 0:
         why = f", which breaks {saving.broken}" if saving.broken else ""
         doubt = f" ({saving.reason})" if saving.reason else ""

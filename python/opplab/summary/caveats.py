@@ -208,20 +208,25 @@ def of_power(machines: Mapping[str, Mapping[str, Any]], powers_w: Sequence[tuple
     """Name what energy and power hold beside the CPUs' work, and what they lack."""
     notes = []
     for name, machine in machines.items():
-        who = ", ".join(str(consumer["name"]) for consumer in machine.get("consumer", []))
-        if who:
-            notes.append(f"Energy and power of {name} are its CPUs': {who} draws beside them (energy:{who}).")
         powers = [power for of, power in powers_w if of == name and power]
-        if (floor_w := machine.get("floor_uw", 0) / 1e6) and powers:
-            notes.append(
-                f"Energy and power of {name} are its CPUs': {floor_w:g} W more, always on (floor_uw), "
-                "are in power:rest."
-            )
+        notes += beside_cpus(name, machine, is_powered=bool(powers))
         if counts_idle_as_nothing(machine):
             notes.append(
                 f"{name} has no power of idle states and clusters: they count as 0, so that joules are too few."
             )
         notes += _awake(name, machine, powers)
+    return notes
+
+
+def beside_cpus(name: str, machine: Mapping[str, Any], *, is_powered: bool = True) -> list[str]:
+    """Name who draws beside the CPUs: consumers, and, where power is known, what is always on."""
+    notes = []
+    if who := ", ".join(str(consumer["name"]) for consumer in machine.get("consumer", [])):
+        notes.append(f"Energy and power of {name} are its CPUs': {who} draws beside them (energy:{who}).")
+    if (floor_w := machine.get("floor_uw", 0) / 1e6) and is_powered:
+        notes.append(
+            f"Energy and power of {name} are its CPUs': {floor_w:g} W more, always on (floor_uw), are in power:rest."
+        )
     return notes
 
 
