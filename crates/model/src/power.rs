@@ -99,11 +99,13 @@ pub trait AtWork {
         match self.cpu_state(cpu) {
             CpuState::Runs if is_pair() => CpuActivity::BusyPair(machine.smt_power),
             CpuState::Runs => CpuActivity::Busy,
-            state @ CpuState::Resident(_) if executes(state) && is_pair() => CpuActivity::BusyPair(machine.smt_power),
-            state @ CpuState::Resident(_) if executes(state) => CpuActivity::Busy,
-            CpuState::Resident(state) if cluster.polls(state) => CpuActivity::Polling(state),
             CpuState::Awake => CpuActivity::Idle(0),
-            CpuState::Resident(state) => CpuActivity::Idle(state),
+            CpuState::Resident(state) if !cluster.polls(state) => CpuActivity::Idle(state),
+            CpuState::Resident(state) if cluster.told_polling_uw(clock(), state).is_some() => {
+                CpuActivity::Polling(state)
+            }
+            CpuState::Resident(_) if is_pair() => CpuActivity::BusyPair(machine.smt_power),
+            CpuState::Resident(_) => CpuActivity::Busy,
         }
     }
 
@@ -125,13 +127,19 @@ pub trait AtWork {
     #[inline]
     fn draws_uw(&self, cpu: u32, point: &PointPower, activity: CpuActivity) -> u64 {
         let machine = self.machine();
-        let told_uw = machine.cluster_of(cpu).cpu_power_uw(point, activity);
-        let is_idle = matches!(activity, CpuActivity::Polling(_) | CpuActivity::Idle(_));
-        // No part of a core is less than half of it.
-        if !is_idle || told_uw <= point.busy_uw / 2 {
-            return told_uw;
+        let uw = machine.cluster_of(cpu).cpu_power_uw(point, activity);
+        match activity {
+            CpuActivity::Busy | CpuActivity::BusyPair(_) => uw,
+            // No part of a core is less than half of it.
+            CpuActivity::Polling(_) | CpuActivity::Idle(_) if uw <= point.busy_uw / 2 => uw,
+            CpuActivity::Polling(_) | CpuActivity::Idle(_) => uw.min(self.idle_most_uw(cpu, point)),
         }
-        told_uw.min(machine.idle_most_uw(point, self.any_sibling(cpu, |_| true)))
+    }
+
+    /// The most that an idle CPU draws at a clock, in uW.
+    #[inline(never)]
+    fn idle_most_uw(&self, cpu: u32, point: &PointPower) -> u64 {
+        self.machine().idle_most_uw(point, self.any_sibling(cpu, |_| true))
     }
 
     /// The least and the most that a CPU draws at any clock that it may have, in uW.

@@ -10,13 +10,14 @@ use opplab_model::metric::UNIT_SHIFT;
 
 use crate::ids::TaskId;
 
-/// What one task has done, in ns of the run.
+/// What one task has done, in ns of the run; times are 0 where there is none.
 #[derive(Debug, Clone, Copy, Default)]
 struct Done {
     /// The last unit in the warm-up.
-    before_ns: Option<u64>,
+    before_ns: u64,
     /// The first one after it, and the last.
-    after_ns: Option<(u64, u64)>,
+    first_ns: u64,
+    last_ns: u64,
     /// How many after it.
     nr: u64,
 }
@@ -24,15 +25,20 @@ struct Done {
 impl Done {
     /// Its units from `start_ns` to `end_ns`, the end of the run; one that lives has another one under way.
     fn units(&self, start_ns: u64, end_ns: u64, lives: bool) -> u128 {
-        let Some((first_ns, last_ns)) = self.after_ns else { return 0 };
+        let Self { before_ns, first_ns, last_ns, nr } = *self;
+        if nr == 0 {
+            return 0;
+        }
         let part = |ns: u64, whole_ns: u64| (u128::from(ns) << UNIT_SHIFT) / u128::from(whole_ns.max(1));
         // Without an earlier one it began when its task did: it counts as a whole.
-        let at_start = self.before_ns.map_or(1 << UNIT_SHIFT, |ns| part(first_ns - start_ns, first_ns - ns));
-        let (from_ns, nr) = self.before_ns.map_or((first_ns, self.nr - 1), |ns| (ns, self.nr));
-        let under_way = u128::from(end_ns - last_ns) * u128::from(nr);
+        let (at_start, from_ns, nr_known) = match before_ns {
+            0 => (1 << UNIT_SHIFT, first_ns, nr - 1),
+            _ => (part(first_ns - start_ns, first_ns - before_ns), before_ns, nr),
+        };
+        let under_way = u128::from(end_ns - last_ns) * u128::from(nr_known);
         let at_end = (under_way << UNIT_SHIFT).checked_div(u128::from(last_ns - from_ns)).unwrap_or(0);
         let at_end = if lives { at_end.min(1 << UNIT_SHIFT) } else { 0 };
-        (u128::from(self.nr - 1) << UNIT_SHIFT) + at_start + at_end
+        (u128::from(nr - 1) << UNIT_SHIFT) + at_start + at_end
     }
 }
 
@@ -42,17 +48,27 @@ pub(crate) struct Counted(Vec<Done>);
 
 impl Counted {
     /// `task` does a unit now; up to `start_ns` it belongs to the warm-up.
+    #[inline]
     pub(crate) fn note(&mut self, task: TaskId, now_ns: u64, start_ns: u64) {
         if self.0.len() <= task.index() {
-            self.0.resize(task.index() + 1, Done::default());
+            self.grow(task);
         }
         let done = &mut self.0[task.index()];
         if start_ns > 0 && now_ns <= start_ns {
-            done.before_ns = Some(now_ns);
-        } else {
-            done.after_ns = Some((done.after_ns.map_or(now_ns, |(first_ns, _)| first_ns), now_ns));
-            done.nr += 1;
+            done.before_ns = now_ns;
+            return;
         }
+        if done.nr == 0 {
+            done.first_ns = now_ns;
+        }
+        done.last_ns = now_ns;
+        done.nr += 1;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, task: TaskId) {
+        self.0.resize(task.index() + 1, Done::default());
     }
 
     /// The units of all tasks from `start_ns` to `end_ns`, << [`UNIT_SHIFT`].
