@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opplab.certainty import NO_PREFERENCE
 from opplab.choice.answer import LATER, Choice, Option, as_printed, runners_up
 from opplab.choice.settings import Setting, commands_of
 from opplab.comparison.method import events_in
@@ -24,7 +23,7 @@ from opplab.report.numbers import quantity, several
 from opplab.report.start import COLD_NS, FIRST_IDLE, cold_reason, cold_waits, in_first_idle, read_changes
 from opplab.runs import SHARES
 from opplab.simulation.policy import Policy
-from opplab.simulation.power import NO_IDLE_POWER, is_of_power
+from opplab.simulation.power import is_of_power, why_unknown
 from opplab.simulation.work import POWER_AT_EQUAL_WORK
 from opplab.summary.answer import PAIRS, ends, never_finished, periods_together, start_of, start_up, whole_of
 from opplab.sweep.missing import assumed_preferences, changes_unknown_idle
@@ -260,9 +259,8 @@ class Ranking:
 
     def _why_unknown(self, metric: str, *labels: str) -> str:
         """Give why no interval holds how far two settings are apart; empty where one does."""
-        if len({self.preferences[label] for label in labels}) > 1:
-            return NO_PREFERENCE
-        return NO_IDLE_POWER if is_of_power(metric) and self.no_idle & {*labels} else ""
+        preferences = {self.preferences[label] for label in labels}
+        return why_unknown(len(preferences) > 1, is_of_power(metric) and not self.no_idle.isdisjoint(labels))
 
     def _events(self, metric: str, *labels: str) -> float:
         """Give how many events a metric of some settings is a share of, of the one with fewest."""

@@ -15,10 +15,10 @@ from math import isfinite, isnan, sqrt
 from statistics import NormalDist, variance
 
 from opplab import stats
-from opplab.certainty import CONFIDENCE, EQUAL, ITERATIONS, NO_PREFERENCE, certainty, decimals, unknown
+from opplab.certainty import CONFIDENCE, EQUAL, ITERATIONS, certainty, decimals, unknown
 from opplab.comparison.tables import OVERVIEW_SAME, Cell, Row, Table, has_no_ratio
 from opplab.runs import IN_JOULES, IN_SECONDS, IN_WATTS, SHARES, Run, Series
-from opplab.simulation.power import NO_IDLE_POWER
+from opplab.simulation.power import why_unknown
 
 # From so many iterations on, iterations are the observations instead of the samples inside them.
 _ITERATIONS = 3
@@ -84,8 +84,7 @@ def sample_of(base: Series, new: Series) -> Sample:
     cannot = next((f"{gone} of {all_} values are no numbers" for gone, all_ in lost[::-1] if gone), "")
     cannot = cannot or missing(base, new)
     kind = base.higher, base.is_rate, base.unit in SHARES
-    unmetered = NO_IDLE_POWER if base.unmetered != new.unmetered else ""
-    unmetered = NO_PREFERENCE if base.preferences != new.preferences else unmetered
+    unmetered = why_unknown(base.preferences != new.preferences, base.unmetered != new.unmetered)
     impossible = _unlike(base, new) or _impossible(base, new)
     if base.keys is not None and new.keys is not None and base.keyed_by == new.keyed_by:
         old, own = _pairs_of(base, new)

@@ -318,8 +318,9 @@ class Frame(Source):
 
     def _preferences_of(self, run: str) -> str:
         """The energy preferences of a run that nobody measured; empty for none."""
-        found = (self.preferences.get(place, "") for place in self._places(run) if self.preferences)
-        return next(filter(None, found), "")
+        if not self.preferences:
+            return ""
+        return next(filter(None, map(self.preferences.get, self._places(run))), "")
 
     def _left_out_of_energy(self, run: str) -> str:
         """The policy of a run whose energy leaves out what it changes in idle states; empty for any other run."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from opplab.certainty import NO_PREFERENCE
 from opplab.metrics import find
 from opplab.simulation.work import ENERGY_PER_WORK, POWER_AT_EQUAL_WORK
 
@@ -86,6 +87,11 @@ def has_idle_power(machine: Mapping[str, Any]) -> bool:
 
 NO_IDLE_POWER = "idle power unknown"
 """Why a change of energy is not known where a policy changes idle states whose power is not known."""
+
+
+def why_unknown(preferences_differ: bool, leaves_out_idle: bool) -> str:
+    """Give why no interval holds a change, whatever runs and draws leave open; empty where one does."""
+    return NO_PREFERENCE if preferences_differ else NO_IDLE_POWER if leaves_out_idle else ""
 
 
 def needs_power(metric: str, machine: Mapping[str, Any]) -> bool:

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from opplab import _opplab, catalog
-from opplab.certainty import NO_PREFERENCE
 from opplab.errors import FormatError, InputError, OpplabError
 from opplab.files import digest_of, read_text, toml_of
 from opplab.simulation import fitted
 from opplab.simulation.cases import Case, measured_time, names_of
-from opplab.simulation.power import NO_IDLE_POWER, is_of_power
+from opplab.simulation.power import is_of_power, why_unknown
 from opplab.simulation.workload import rtapp_text
 from opplab.sweep.drivers import driver_under
 from opplab.sweep.missing import assumed_preferences, unknown_idle
@@ -370,10 +369,9 @@ class Experiment:
         return {place: found for place, case in each.items() if (found := assumed_preferences(case))}
 
     def why_unknown(self, machine: str, base: str, variant: str, metric: str) -> str:
-        """Give why no interval holds a change, whatever runs and draws leave open; empty where one does."""
-        if self.assumed_preferences.get((machine, base)) != self.assumed_preferences.get((machine, variant)):
-            return NO_PREFERENCE
-        return NO_IDLE_POWER if is_of_power(metric) and (machine, base, variant) in self.unknown_idle else ""
+        """Give what `opplab.simulation.power.why_unknown` has of a change of a variant."""
+        ours, theirs = (self.assumed_preferences.get((machine, one)) for one in (variant, base))
+        return why_unknown(ours != theirs, is_of_power(metric) and (machine, base, variant) in self.unknown_idle)
 
     def measured_time(self, of: str = "") -> str:
         """Give the time of its runs in words, and what of it is left out as the warm-up."""
