@@ -5,9 +5,11 @@ What the operating system refuses stays `FileNotFoundError`, `PermissionError` a
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 class OpplabError(Exception):
@@ -85,3 +87,21 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
     known = sorted(known, reverse=True)
     longer = [one for one in known if len(name) > 2 and one.startswith(name)]
     return sorted(longer, key=len)[:3] or get_close_matches(name, known, 1, 0.6)
+
+
+def is_interrupt(error: BaseException | None) -> bool:
+    """Whether that is Ctrl-C, or came of it: before Python 3.12 a class whose making it ends raises `RuntimeError`."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+@contextmanager
+def plain_interrupts() -> Iterator[None]:
+    """Raise `KeyboardInterrupt` for each error that came of one."""
+    try:
+        yield
+    except Exception as error:
+        if is_interrupt(error):
+            raise KeyboardInterrupt from error
+        raise

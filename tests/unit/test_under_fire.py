@@ -18,6 +18,7 @@ from test_cli import check_refused, opplab
 from opplab import Experiment, files
 from opplab.errors import FormatError, InputError, InternalError
 from opplab.report import html
+from opplab.sweep import runner
 from opplab.sweep.store import Store
 
 OPPLAB = [sys.executable, "-m", "opplab"]
@@ -192,6 +193,26 @@ def test_our_mistake_is_one_line_and_a_report(tmp_path: Path) -> None:
         assert "in broken" in report.read_text()
         assert "Python 3" in report.read_text()
     assert issubclass(InternalError, Exception)
+
+
+def test_an_interrupt_that_a_class_wraps_is_one(tmp_path: Path) -> None:
+    """Before Python 3.12 `RuntimeError: Error calling __set_name__` was an internal error, and waited for all cases."""
+    script = (
+        "from opplab.cli import main\n"
+        "class Field:\n"
+        "    def __set_name__(self, *_): raise KeyboardInterrupt\n"
+        "def make(*_, **__):\n"
+        "    try: type('Lazy', (), {'f': Field()})\n"
+        "    except BaseException as error: raise RuntimeError('Error calling __set_name__') from error\n"
+        "from opplab.sweep import runner\n"
+        "runner.run_cases = make\n"
+        f"main.main({[*SMALL, '-o', str(tmp_path / 'out')]!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 130, done.stderr
+    assert "interrupted; 0 of" in done.stderr
+    with pytest.raises(KeyboardInterrupt), runner._executor(None, 1):
+        raise RuntimeError from KeyboardInterrupt()
 
 
 def test_nobody_reads(tmp_path: Path) -> None:

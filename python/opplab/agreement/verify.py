@@ -16,6 +16,7 @@ from opplab import _opplab, catalog
 from opplab.agreement import scoreboard
 from opplab.agreement.predict import write_errors
 from opplab.agreement.scoreboard import Cell, cells_of, sample
+from opplab.errors import plain_interrupts
 from opplab.files import read_text
 from opplab.simulation.run import workers
 from opplab.sweep.progress import progress
@@ -121,7 +122,7 @@ def _sweep(experiment: Experiment, folder: Path, quick: bool, jobs: int, score_o
             try:
                 if store.create(experiment.manifest(), replace=True):
                     click.echo(f"opplab: {folder} held results of another build; they are made anew", err=True)
-                with progress(len(cases)) as shown:
+                with plain_interrupts(), progress(len(cases)) as shown:
                     tally = run_cases(
                         cases, store, jobs=jobs, until=experiment.until, progress=shown, retry_failed=True
                     )

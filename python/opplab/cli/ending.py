@@ -90,11 +90,11 @@ def leave(code: int) -> None:
 
 def code_of(error: BaseException) -> int:
     """Describe what ended the program, and give its exit code."""
-    from opplab.errors import InternalError, OpplabError
+    from opplab.errors import InternalError, OpplabError, is_interrupt
 
     if isinstance(error, BrokenPipeError):
         return READER_GONE
-    if isinstance(error, KeyboardInterrupt):
+    if is_interrupt(error):
         return _say("interrupted", INTERRUPTED)
     if isinstance(error, OSError):
         return _say(f"{error.filename}: {error.strerror}" if error.filename else str(error), 2)

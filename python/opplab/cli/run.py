@@ -37,7 +37,7 @@ from opplab.cli.options import (
     with_generic_power,
     workers,
 )
-from opplab.errors import FormatError, InputError
+from opplab.errors import FormatError, InputError, plain_interrupts
 from opplab.files import printable, read_text, relative, toml_of, write_text
 from opplab.report.block import FORMATS, LINES
 from opplab.report.numbers import several, some_of, workload_of
@@ -413,7 +413,11 @@ def _run_experiment(store: Store, experiment: Experiment, how: How) -> None:
     try:
         if store.create(experiment.manifest(), replace=how.replace):
             note(f"{store.path} held results of another build; they are made anew")
-        with cluster(how.dask, how.jobs) as (executor, threads), progress(len(experiment.cases)) as shown:
+        with (
+            plain_interrupts(),
+            cluster(how.dask, how.jobs) as (executor, threads),
+            progress(len(experiment.cases)) as shown,
+        ):
             tally = run_cases(
                 experiment.cases,
                 store,

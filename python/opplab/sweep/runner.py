@@ -20,7 +20,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from opplab import _opplab
-from opplab.errors import CheckError, InputError, OpplabError
+from opplab.errors import CheckError, InputError, OpplabError, plain_interrupts
 from opplab.simulation.cases import Measured, names_of
 from opplab.simulation.power import is_of_power
 
@@ -221,7 +221,8 @@ def _executor(executor: Executor | None, jobs: int) -> Iterator[Executor]:
     own_threads = "opplab"
     own = ThreadPoolExecutor(max_workers=jobs + WRITERS, thread_name_prefix=own_threads)
     try:
-        yield own
+        with plain_interrupts():
+            yield own
     except KeyboardInterrupt:
         # Cases that have begun get the second that most take; longer ones end with the program, the others are dropped.
         own.shutdown(wait=False, cancel_futures=True)
