@@ -28,6 +28,8 @@ pub struct DiskClass {
     pub mb_per_s: u64,
     /// Writes of data that it works on at one time.
     pub queue: u32,
+    /// Whether it has one interrupt, and not one for each CPU's queue.
+    pub one_irq: bool,
     /// What it is, with the source of its numbers.
     pub about: &'static str,
 }
@@ -41,6 +43,7 @@ pub const DISK_CLASSES: &[DiskClass] = &[
         flush_range_us: (10, 120),
         mb_per_s: 2000,
         queue: 64,
+        one_irq: false,
         about: "NVMe flash with power-loss protection, or Optane: 12 to 58 us for 16 KiB (Small Datum, January 2026), 47 us of an \
                 Optane P4800X and 137 us of an Intel P3700 with the file system's work (Percona, September 2019)",
     },
@@ -51,6 +54,7 @@ pub const DISK_CLASSES: &[DiskClass] = &[
         flush_range_us: (20, 200),
         mb_per_s: 450,
         queue: 32,
+        one_irq: true,
         about: "SATA flash with power-loss protection: assumed, the NVMe class with a SATA request's time and bandwidth",
     },
     DiskClass {
@@ -60,6 +64,7 @@ pub const DISK_CLASSES: &[DiskClass] = &[
         flush_range_us: (100, 4000),
         mb_per_s: 500,
         queue: 8,
+        one_irq: true,
         about: "SATA flash: 102, 134 and 1586 us as fitted to dbench's baselines of texts 000 to 002; up to some ms for \
                 consumers' drives (Percona, July 2018)",
     },
@@ -70,6 +75,7 @@ pub const DISK_CLASSES: &[DiskClass] = &[
         flush_range_us: (300, 3300),
         mb_per_s: 500,
         queue: 32,
+        one_irq: true,
         about: "UFS of phones: medians of durable writes of 4 KiB between 0.5 ms (Moto Z) and 3.3 ms (Pixel) (T. Glek, 2017)",
     },
     DiskClass {
@@ -79,6 +85,7 @@ pub const DISK_CLASSES: &[DiskClass] = &[
         flush_range_us: (400, 3500),
         mb_per_s: 2000,
         queue: 64,
+        one_irq: false,
         about: "NVMe flash for consumers: fdatasync of 8 KiB 1.64 ms on XFS (990 Pro, T. Poder, May 2025), 0.9 ms for 16 KiB (same \
                 model, Small Datum, January 2026), fsync 3.5 ms (960 Pro, Percona, July 2018)",
     },
@@ -89,6 +96,7 @@ pub const DISK_CLASSES: &[DiskClass] = &[
         flush_range_us: (1000, 10_000),
         mb_per_s: 80,
         queue: 1,
+        one_irq: true,
         about: "eMMC: 39 inserts of sqlite a second on ext4, some eight requests and flushes each (Jeong et al., USENIX ATC 2013)",
     },
     DiskClass {
@@ -98,6 +106,7 @@ pub const DISK_CLASSES: &[DiskClass] = &[
         flush_range_us: (4167, 16_667),
         mb_per_s: 150,
         queue: 8,
+        one_irq: true,
         about: "a disk of 7200 turns a minute: half a turn to the data, a turn until the log's place comes round",
     },
 ];
@@ -129,6 +138,13 @@ fn class_of(kind: &str) -> &'static DiskClass {
 /// The class called `kind`.
 pub fn disk_class(kind: &str) -> Option<&'static DiskClass> {
     DISK_CLASSES.iter().find(|class| class.kind == kind)
+}
+
+impl Disk {
+    /// Whether it has one interrupt, and not one for each CPU's queue.
+    pub fn one_irq(&self) -> bool {
+        class_of(self.kind).one_irq
+    }
 }
 
 impl From<&DiskClass> for Disk {

@@ -289,6 +289,7 @@ impl Swarm {
                     queue_depth: draw.skewed(1, 256) as u32,
                     irq_cpu: draw.chance(50).then(|| draw.u32(0, nr_cpus - 1)),
                     irq_ns: if irqs.chance(50) { irqs.skewed(0, 200_000) } else { 0 },
+                    rq_affinity: irqs.chance(50),
                 })
                 .collect(),
             nr_services: draw.u32(0, 2),

@@ -136,7 +136,7 @@ impl ChannelSpec {
 }
 
 /// A block device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceSpec {
     /// Fixed service time of a request in ns.
     pub service_ns: u64,
@@ -148,6 +148,9 @@ pub struct DeviceSpec {
     pub queue_depth: u32,
     /// CPU that takes the completion interrupt; `None`: the submitting CPU.
     pub irq_cpu: Option<u32>,
+    /// Whether a request is completed on the submitting CPU where that shares no cache with `irq_cpu`, as by the block layer's
+    /// default (queue/rq_affinity 1; block/blk-mq.c:__blk_mq_complete_request(), v4.17).
+    pub rq_affinity: bool,
     /// Work of that interrupt, in ns of the biggest CPU at its highest non-boost frequency.
     pub irq_ns: u64,
 }
@@ -156,8 +159,8 @@ impl DeviceSpec {
     fn node(&self) -> Node {
         let times = [Node::from(self.service_ns), Node::from(self.per_kib_ns)];
         let own = times.into_iter().chain([Node::from(self.queue_depth), opt(self.irq_cpu)]);
-        let more = [self.irq_ns, self.bus_per_kib_ns];
-        let told = more.iter().rposition(|&ns| ns > 0).map_or(0, |last| last + 1);
+        let more = [self.irq_ns, self.bus_per_kib_ns, self.rq_affinity.into()];
+        let told = more.iter().rposition(|&value| value > 0).map_or(0, |last| last + 1);
         Node::list(own.chain(more[..told].iter().map(|&ns| Node::from(ns))))
     }
 
@@ -170,6 +173,7 @@ impl DeviceSpec {
             irq_cpu: args.opt(U32)?,
             irq_ns: if args.rest.is_empty() { 0 } else { args.time()? },
             bus_per_kib_ns: if args.rest.is_empty() { 0 } else { args.time()? },
+            rq_affinity: !args.rest.is_empty() && args.time()? != 0,
         };
         args.end()?;
         Ok(device)

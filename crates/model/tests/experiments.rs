@@ -195,6 +195,7 @@ fn every_kind_of_step_survives_the_trip() {
         queue_depth: 32,
         irq_cpu: None,
         irq_ns: 7,
+        rq_affinity: true,
     });
     let more = [
         Op::Suspend { cond: 0 },

@@ -66,7 +66,7 @@ pub(crate) fn decision_codes() -> Vec<(&'static str, Vec<&'static str>)> {
 pub(crate) fn disk_classes(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let dict_of = |class: &DiskClass| -> PyResult<Bound<'_, PyDict>> {
         let dict = PyDict::new(py);
-        set_fields!(dict, class; kind, seek_us, flush_us, flush_range_us, mb_per_s, queue);
+        set_fields!(dict, class; kind, seek_us, flush_us, flush_range_us, mb_per_s, queue, one_irq);
         dict.set_item("stands_in", class.kind == UNKNOWN.kind)?;
         dict.set_item("about", class.about)?;
         Ok(dict)

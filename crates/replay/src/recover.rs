@@ -1256,14 +1256,7 @@ fn device_of(recording: &Recording<'_>, kept: &[(TaskIdx, History)], workload: &
     }
     let all: u64 = irqs.values().sum();
     let irq_cpu = irqs.into_iter().find(|(_, count)| count * 10 >= all * 8).map(|(cpu, _)| cpu);
-    workload.devices.push(DeviceSpec {
-        service_ns: 0,
-        per_kib_ns: 1000,
-        bus_per_kib_ns: 0,
-        queue_depth: 1024,
-        irq_cpu,
-        irq_ns: 0,
-    });
+    workload.devices.push(DeviceSpec { per_kib_ns: 1000, queue_depth: 1024, irq_cpu, ..DeviceSpec::default() });
     workload.devices.len() as u32 - 1
 }
 

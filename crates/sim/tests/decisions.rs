@@ -487,11 +487,10 @@ fn interrupts_have_a_utilisation_on_their_cpu() {
             cpu_sets: vec![vec![0], vec![1]],
             devices: vec![DeviceSpec {
                 service_ns: 50_000,
-                per_kib_ns: 0,
-                bus_per_kib_ns: 0,
                 queue_depth: 1,
                 irq_cpu: Some(0),
                 irq_ns,
+                ..DeviceSpec::default()
             }],
             ..Workload::default()
         };
@@ -961,6 +960,62 @@ fn tasks_that_end_keep_the_tick() {
     assert!(ends > waits + 10, "{ends} {waits}");
 }
 
+/// Goal: an interrupt's CPU completes requests of CPUs that share its cache, and the submitting CPU others, as the block layer's
+/// rq_affinity of 1 has it; without it that CPU completes all. Method: a bound worker runs where the completion is.
+#[test]
+fn completions_go_to_the_submitting_cpu_if_the_interrupts_cache_is_another() {
+    let completed_on = |client: u32, rq_affinity: bool| {
+        let task = |name: &str, set: Option<u32>, workqueue: Option<Workqueue>, body: [Op; 3]| TaskSpec {
+            name: name.into(),
+            initial: true,
+            cpus: set,
+            spawn_cpu: set.map(|_| client),
+            workqueue,
+            ops: [Op::LoopBegin { slot: 0, count: None }]
+                .into_iter()
+                .chain(body)
+                .chain([Op::LoopEnd { slot: 0, begin: 0 }, Op::Exit])
+                .collect(),
+            loop_slots: 1,
+            ..TaskSpec::default()
+        };
+        let run = Op::Run { work_ns: 20_000, fixed: 0 };
+        let io = Op::IoEnd { device: 0, bytes: 4096, service: 0 };
+        let worker = [Op::Accept { service: 0, calls_max: 1 }, run, Op::Reply];
+        let workload = Workload {
+            name: "completions".into(),
+            tasks: vec![
+                task("client", Some(0), None, [run, io, Op::Count]),
+                task("kworker", None, Some(Workqueue::Bound), worker),
+            ],
+            cpu_sets: vec![vec![client]],
+            nr_services: 1,
+            devices: vec![DeviceSpec {
+                service_ns: 50_000,
+                queue_depth: 1,
+                irq_cpu: Some(0),
+                rq_affinity,
+                ..DeviceSpec::default()
+            }],
+            ..Workload::default()
+        };
+        let mut machine = smt();
+        for (cpu, place) in machine.cpus.iter_mut().enumerate() {
+            place.llc = cpu as u32 / 2;
+        }
+        let case = Case { machine, workload, policy: performance("5.4"), seed: 1, duration_ns: 200_000_000 };
+        let placements = records(&case).placements;
+        let mut cpus: Vec<u32> = placements.iter().filter(|placed| placed.1 == 1).map(|placed| placed.2).collect();
+        assert!(cpus.len() > 50, "{cpus:?}");
+        // Where the worker waits first is not the device's.
+        cpus.drain(..1);
+        cpus.dedup();
+        cpus
+    };
+    assert_eq!([completed_on(1, true), completed_on(3, true)], [[0], [3]]);
+    assert_eq!([completed_on(1, false), completed_on(3, false)], [[0], [0]]);
+}
+
 /// Goal: a thread of a bound workqueue runs on the CPU where its work was queued, or where the interrupt came in, and whom it
 /// wakes there goes to another CPU before v5.6 and stays after that; XFS's log pushes are bound before v5.4 only.
 #[test]
@@ -995,14 +1050,7 @@ fn bound_kworkers_push_away_whom_they_wake_before_5_6() {
             name: "work".into(),
             tasks: vec![client(wait), kworker(workqueue)],
             nr_services: 1,
-            devices: vec![DeviceSpec {
-                service_ns: 50_000,
-                per_kib_ns: 0,
-                bus_per_kib_ns: 0,
-                queue_depth: 1,
-                irq_cpu: None,
-                irq_ns: 0,
-            }],
+            devices: vec![DeviceSpec { service_ns: 50_000, queue_depth: 1, ..DeviceSpec::default() }],
             ..Workload::default()
         };
         let case = Case { machine: smt(), workload, policy: performance(kernel), seed: 1, duration_ns: 100_000_000 };

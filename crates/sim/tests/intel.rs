@@ -70,14 +70,7 @@ fn fsyncs() -> Workload {
     Workload {
         name: String::from("fsyncs"),
         semaphores: vec![0, 0],
-        devices: vec![DeviceSpec {
-            service_ns: 80_000,
-            per_kib_ns: 0,
-            bus_per_kib_ns: 0,
-            queue_depth: 1,
-            irq_cpu: Some(3),
-            irq_ns: 0,
-        }],
+        devices: vec![DeviceSpec { service_ns: 80_000, queue_depth: 1, irq_cpu: Some(3), ..DeviceSpec::default() }],
         tasks: vec![task("client", client), task("journal", journal)],
         ..Workload::default()
     }

@@ -79,6 +79,7 @@ fn fio_randread(params: &Params, machine: &Machine, seed: u64) -> Result<Workloa
             queue_depth: 32,
             irq_cpu: (params.word("irq") == "first-cpu").then_some(0),
             irq_ns: ns("irq_cycles"),
+            ..DeviceSpec::default()
         }],
         duration_ns: Some(5_000_000_000),
         warmup_ns: 500_000_000,

@@ -6,9 +6,11 @@
 //!   writer --Call--> kblockd, xfs-log --IoWork--> log --interrupt--> xfs-log --Reply, to all that had asked--> writer
 //! ```
 //! This is the wake graph of text 001; who wakes whom and for how long each runs was learnt from a recording (dbench on XFS
-//! under Linux 6.18, docs/journal). Work of a bound workqueue is done on the CPU that queues it: where the interrupt came in, or
-//! where the writer waits. Before v5.4 that of `xfs-cil` is, too (commit 8ab39f11d974). Before v5.6 a writer that such a thread
-//! wakes finds its CPU busy with the thread and goes to another one (commit 52262ee567ad describes what that does to dbench).
+//! under Linux 6.18, docs/journal). Work of a bound workqueue is done on the CPU that queues it: where a request completes, or
+//! where the writer waits. A disk with one interrupt completes requests on the CPU that takes it, unless that shares no cache
+//! with the writer's. Before v5.4 the work of `xfs-cil` is bound, too (commit 8ab39f11d974). Before v5.6 a writer that a bound
+//! thread wakes finds its CPU busy with the thread and goes to another one (commit 52262ee567ad describes what that does to
+//! dbench).
 //!
 //! Where only file times have changed, and not within this tick, there is nothing for the journal, and the writer waits for the
 //! disk's cache instead. Not here: allocation of log space, and what a full log makes writers wait for.
@@ -26,6 +28,9 @@ const LOG_BYTES: u32 = 8192;
 const DATA: u32 = 0;
 const LOG: u32 = 1;
 const CACHE: u32 = 2;
+
+/// The CPU that takes the interrupt of a disk that has one: assumed.
+const IRQ_CPU: u32 = 0;
 
 /// The services: what follows from a write that made a file grow, formatting what was changed, writing the log.
 const END: u32 = 0;
@@ -63,11 +68,11 @@ pub(super) fn devices(disk: &Disk) -> Vec<DeviceSpec> {
     let (write_ns, flush_ns) = (disk.seek_us * 1000, disk.flush_us * 1000);
     let device = |service_ns: u64, bus_per_kib_ns: u64, queue_depth: u32| DeviceSpec {
         service_ns,
-        per_kib_ns: 0,
         bus_per_kib_ns,
         queue_depth,
-        irq_cpu: None,
-        irq_ns: 0,
+        irq_cpu: disk.one_irq().then_some(IRQ_CPU),
+        rq_affinity: true,
+        ..DeviceSpec::default()
     };
     vec![
         device(write_ns, bus_per_kib_ns, disk.queue),

@@ -241,10 +241,8 @@ fn read_write(params: &Params, machine: &Machine, seed: u64) -> Result<Workload,
     workload.devices.push(DeviceSpec {
         service_ns: params.disk(machine).flush_us * 1000,
         per_kib_ns: 1000,
-        bus_per_kib_ns: 0,
         queue_depth: 1,
-        irq_cpu: None,
-        irq_ns: 0,
+        ..DeviceSpec::default()
     });
     Ok(workload)
 }

@@ -75,6 +75,7 @@ pub(crate) struct Device {
     pub(crate) bus_free_ns: u64,
     pub(crate) queue_depth: u32,
     pub(crate) irq_cpu: Option<CpuId>,
+    pub(crate) rq_affinity: bool,
     pub(crate) irq_ns: u64,
     /// Requests in service: (completion time, sequence, task, CPU of the interrupt), earliest first.
     pub(crate) in_service: Vec<(u64, u64, TaskId, CpuId)>,
@@ -215,6 +216,7 @@ impl Objects {
                     bus_free_ns: 0,
                     queue_depth: spec.queue_depth.max(1),
                     irq_cpu: spec.irq_cpu.map(CpuId),
+                    rq_affinity: spec.rq_affinity,
                     irq_ns: spec.irq_ns,
                     in_service: Vec::new(),
                     waiting: VecDeque::new(),
@@ -243,6 +245,7 @@ mod tests {
             bus_free_ns: 0,
             queue_depth: 8,
             irq_cpu: None,
+            rq_affinity: false,
             irq_ns: 0,
             in_service: Vec::new(),
             waiting: VecDeque::new(),

@@ -78,7 +78,9 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     fn start_io(&mut self, device: DeviceId, task: TaskId, bytes: u32, cpu: CpuId, asked_ns: u64) {
         let object = &mut self.objects.devices[device];
         object.seq += 1;
-        let entry = (object.start(self.now, bytes), object.seq, task, object.irq_cpu.unwrap_or(cpu));
+        let near = |irq_cpu: &CpuId| !object.rq_affinity || self.topology.share_cache(*irq_cpu, cpu);
+        let irq_cpu = object.irq_cpu.filter(near).unwrap_or(cpu);
+        let entry = (object.start(self.now, bytes), object.seq, task, irq_cpu);
         self.outcome.io_ns += entry.0 - asked_ns;
         let place = object.in_service.partition_point(|other| *other < entry);
         object.in_service.insert(place, entry);
