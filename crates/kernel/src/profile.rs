@@ -547,6 +547,7 @@ gates! {
     }
     balance_groups: BalanceGroups, "What load balance compares groups of CPUs by." {
         Loads = "loads" since (4, 14), "what is queued, by capacity; spare CPUs count for an idle CPU beside an overloaded group", [Code("fair.c:find_busiest_group()", "4.19"), Replaced("0b0695f2b34a")];
+        Similar = "loads-of-similar" since NEVER, "the same, but where CPUs have other capacities only misfits and overloaded groups are relieved, and of those at least one task", [Code("fair.c:update_sd_pick_busiest()", "Android's kernel/msm, android-msm-coral-4.14"), Code("fair.c:calculate_imbalance()", "Android's kernel/msm, android-msm-coral-4.14")];
         Types = "types" since (5, 5), "the type of group, by utilisation; then loads, tasks or idle CPUs, as the type asks for", [Commit("0b0695f2b34a")];
         Runnable = "types-and-runnable" since (5, 7), "the same, and tasks that wait make a group overloaded", [Commit("070f5e860ee2"), Code("fair.c:find_busiest_group()", "6.1.176")];
         Cores = "cores" since (6, 6), vectors ["lb_pass"], "the same by cores: SMT cores with several tasks, the first idle core balances, only idle CPUs even out siblings", [Commit("fee1759e4f04"), Commit("b1bfeab9b002"), Commit("7ff1693236f5"), Code("fair.c:sched_balance_find_src_group()", "6.12.117")];
@@ -885,6 +886,7 @@ impl KernelProfile {
             rate_limits: RateLimits::UpAndDown,
             dl_util: DlUtil::Ran,
             misfit: Misfit::Balanced,
+            balance_groups: BalanceGroups::Similar,
             arm_invariance: ArmInvariance::Present,
             util_est: UtilEst::Quarter,
             shared_stale_cpus: SharedStaleCpus::Counted,
@@ -1115,6 +1117,8 @@ mod tests {
             check("4.16", gate, v4_16);
             check("4.17", gate, v4_17);
         }
+        // Google's 4.14 for the Pixel 4: floral_defconfig has no CONFIG_SCHED_WALT.
+        check("4.14-android", "balance_groups", "loads-of-similar");
         // Load balance by version.
         for (gate, before, since, value) in [
             ("misfit", "4.19", "4.20", "balanced"),

@@ -811,7 +811,7 @@ pub fn sched_balance_rq<H: BalanceHost>(
     cpus.assign_and(sd.span, active);
     let mut env = LbEnv::new(sd, this_cpu, idle, state.nr_balance_failed, tunables.nr_migrate_break);
     env.rules = tunables.rules;
-    let by_load = env.rules.groups == BalanceGroups::Loads;
+    let by_load = env.rules.groups < BalanceGroups::Types;
     let mut pass = Pass {
         ld_moved: 0,
         continue_balancing: true,
