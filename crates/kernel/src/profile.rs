@@ -339,7 +339,7 @@ gates! {
         On = "on" since (6, 5), vectors ["sugov_seq", "feec"], "a larger runnable signal counts instead", [Commit("7d0583cf9ec7"), Code("fair.c:cpu_util()", "6.12.117")];
     }
     shared_stale_cpus: SharedStaleCpus, "CPUs of a shared policy that did not report for a tick." {
-        Ignored = "ignored" since (4, 14), "are left out", [Recalled("8f111bc357aa")];
+        Ignored = "ignored" since (4, 14), "are left out", [Recalled("8f111bc357aa"), Code("cpufreq_schedutil.c:sugov_next_freq_shared()", "Android's kernel/msm, android-msm-coral-4.14")];
         Counted = "counted" since (4, 17), "count with their decayed utilisation", [Recalled("8f111bc357aa"), Code("cpufreq_schedutil.c:sugov_next_freq_shared()", "5.10.262")];
     }
     sugov_iowait_boost: SugovIowaitBoost, "The unit of schedutil's boost for I/O." {
@@ -889,7 +889,6 @@ impl KernelProfile {
             balance_groups: BalanceGroups::Similar,
             arm_invariance: ArmInvariance::Present,
             util_est: UtilEst::Quarter,
-            shared_stale_cpus: SharedStaleCpus::Counted,
             wake_affine_idle: WakeAffineIdle::Shared,
             recent_used_cpu: RecentUsedCpu::Tried,
             idle_tick: IdleTick::Chosen,
@@ -1119,6 +1118,7 @@ mod tests {
         }
         // Google's 4.14 for the Pixel 4: floral_defconfig has no CONFIG_SCHED_WALT.
         check("4.14-android", "balance_groups", "loads-of-similar");
+        check("4.14-android", "shared_stale_cpus", "ignored");
         // Load balance by version.
         for (gate, before, since, value) in [
             ("misfit", "4.19", "4.20", "balanced"),
