@@ -789,6 +789,27 @@ def test_who_runs_from_the_start_has_its_part_of_what_the_cluster_shares(tmp_pat
     assert energy.tasks["cpu_j"].to_list() == pytest.approx([0.5 * each_uw / 1e6] * 2)
 
 
+def test_an_idle_machine_keeps_the_clock_that_its_sockets_followed_last(tmp_path: Path) -> None:
+    """Each socket had the clock of its own first CPU, 1 GHz here, while no CPU was awake.
+
+    Method: by hand. CPU 2 of two Xeon 6130 runs at 2.1 GHz for 0.25 s, then all idle for 0.75 s.
+    """
+    machine = opplab.Machine.load("xeon-6130-2s")
+    others = [cpu for cpu in range(64) if cpu != 2]
+    lines = [
+        *(_clock(1_000_000, cpu, 2_100_000 if cpu == 2 else 1_000_000) for cpu in range(64)),
+        *(_idle(1_000_000, cpu, 3) for cpu in others),
+        _switch(1_000_000, 2, 0, 7),
+        _switch(1_250_000, 2, 7, 0),
+        _idle(1_250_000, 2, 3),
+        "x-0 [000] 2.000000: print: end",
+    ]
+    opp = machine.tree["cluster"][0]["opp"][-1]
+    awake_w, idle_w = opp["cluster_uw"] / 1e6, opp["cluster_idle_uw"] / 1e6
+    shared_j = _energy_of(lines, tmp_path / "idle.txt", machine).clusters["shared_j"].to_list()
+    assert shared_j == pytest.approx([0.25 * awake_w + 0.75 * idle_w, idle_w])
+
+
 def test_a_clock_that_changes_during_an_exit_leaves_the_exit_as_long_as_it_is(tmp_path: Path) -> None:
     """A change of the clock cut the exit from a deep state short: 1.2 ms on a Juno, up to 2 % of an energy.
 

@@ -477,7 +477,8 @@ file_table! {
         /// Whether a cluster state is entered only when all clusters of the machine may enter theirs (sockets of one fabric).
         cluster_idle_together: bool = flag(),
         /// Whether what clusters share (caches, mesh, memory controllers) follows the highest clock of any awake CPU of the
-        /// machine, as the uncores of a server's sockets do; otherwise that of its own CPUs.
+        /// machine, or the last such clock while none is awake, as the uncores of a server's sockets do; otherwise that of
+        /// its own CPUs.
         shared_follows_machine: bool = flag(),
         /// Whether all cores of a cluster in one package run at one clock, the highest that an awake one asks for, whatever
         /// their policies are (Intel's client processors; a clock for each core came with Haswell-EP).

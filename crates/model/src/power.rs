@@ -80,6 +80,8 @@ pub trait AtWork {
     fn clock(&self, cpu: u32) -> Option<(u32, &PointPower)>;
     /// What the shared logic of a cluster costs that follows the clock of another cluster.
     fn follows(&self, cluster: u32, khz: u32) -> PointPower;
+    /// The last clock of [`AtWork::awake_khz`] while a CPU was awake, in kHz, if that is known; asked for only while none is.
+    fn kept_khz(&self) -> Option<u32>;
     /// The state of [`Cluster::cluster_idle`] in which a cluster is.
     fn cluster_state(&self, cluster: u32) -> Option<usize>;
 
@@ -170,7 +172,9 @@ pub trait AtWork {
     /// What the shared logic of a cluster draws, in uW; `None` if that depends on a clock that is not known
     /// ([`AtWork::shared_bounds_uw`]).
     ///
-    /// Its clock is that of its first CPU, or the highest of the machine's awake CPUs where all follow that.
+    /// Its clock is that of its first CPU, or the highest of the machine's awake CPUs where all follow that. There it stays
+    /// while none is awake: firmware sets an uncore's clock about every 10 ms (R. Schoene et al., "Energy Efficiency Features
+    /// of the Intel Skylake-SP Processor", 2019), and what ends longer pauses is a state of the clusters.
     #[inline]
     fn shared_power_uw(&self, cluster: u32) -> Option<u64> {
         let machine = self.machine();
@@ -180,16 +184,18 @@ pub trait AtWork {
         }
         let activity = self.cluster_activity(cluster);
         if machine.shared_follows_machine {
-            let mut highest = None;
-            for cpu in (0..machine.nr_cpus() as u32).filter(|&cpu| self.is_awake(cpu)) {
-                highest = highest.max(Some(self.clock(cpu)?.0));
-            }
-            if let Some(khz) = highest {
-                return Some(described.shared_power_uw(&self.follows(cluster, khz), activity));
-            }
+            let khz = self.awake_khz().unwrap_or_else(|| self.kept_khz())?;
+            return Some(described.shared_power_uw(&self.follows(cluster, khz), activity));
         }
         let (_, own) = self.clock(*described.cpus.first()?)?;
         Some(described.shared_power_uw(own, activity))
+    }
+
+    /// The highest clock of the machine's awake CPUs in kHz, `Some(None)` if one of them is not known; `None` if none is awake.
+    fn awake_khz(&self) -> Option<Option<u32>> {
+        let awake = (0..self.machine().nr_cpus() as u32).filter(|&cpu| self.is_awake(cpu));
+        let clocks = awake.map(|cpu| self.clock(cpu).map(|(khz, _)| khz));
+        clocks.reduce(|one, other| Some(one?.max(other?)))
     }
 
     /// Whether a CPU is in no idle state.
@@ -455,6 +461,9 @@ mod tests {
             }
             fn follows(&self, _: u32, _: u32) -> PointPower {
                 NO_CLOCK
+            }
+            fn kept_khz(&self) -> Option<u32> {
+                None
             }
             fn cluster_state(&self, _: u32) -> Option<usize> {
                 None

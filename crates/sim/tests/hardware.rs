@@ -522,13 +522,11 @@ fn unknown_classes_of_programs_are_refused() {
     assert!(format!("{error:?}").contains("memory, half"), "{error:?}");
 }
 
-/// An idle socket's shared logic follows the clock of the busy one where the machine says so.
-#[test]
-fn an_idle_socket_may_draw_by_the_clock_of_the_other() {
-    let text = |follows: bool| {
-        format!(
-            "format = 1\nname = \"two\"\nshared_follows_machine = {follows}\n{}",
-            r#"
+/// Two sockets of one CPU, whose shared logic follows the machine's clock or its own.
+fn sockets(follows: bool) -> Machine {
+    let text = format!(
+        "format = 1\nname = \"two\"\nshared_follows_machine = {follows}\n{}",
+        r#"
             topology = { package = ["0", "1"] }
             [[driver]]
             name = "acpi-cpufreq"
@@ -547,15 +545,87 @@ fn an_idle_socket_may_draw_by_the_clock_of_the_other() {
             opp = [{ khz = 1000000, mw = 1, cluster_mw = 30, cluster_idle_mw = 28 }, { khz = 2000000, mw = 2, cluster_mw = 51, cluster_idle_mw = 48 }]
             idle = [{ name = "C1", mw = 0, exit_latency_us = 1, target_residency_us = 1 }]
         "#
-        )
-    };
+    );
+    read("two", &text)
+}
+
+/// An idle socket's shared logic follows the clock of the busy one where the machine says so.
+#[test]
+fn an_idle_socket_may_draw_by_the_clock_of_the_other() {
     let idle_uj = |follows: bool| {
-        let machine = read("two", &text(follows));
-        let outcome = checked(&machine, vec![task(0, 0, spin())], policy("", "schedutil"), 100 * MS);
+        let outcome = checked(&sockets(follows), vec![task(0, 0, spin())], policy("", "schedutil"), 100 * MS);
         outcome.cluster_energy_fj[1] / 1_000_000_000
     };
     assert!(idle_uj(true).abs_diff(4_800) < 200, "{} uJ", idle_uj(true));
     assert!(idle_uj(false).abs_diff(2_800) < 200, "{} uJ", idle_uj(false));
+}
+
+/// Goal: an idle package's power hangs on who was awake last, not on what its own first CPU did at the start. It counted at that
+/// CPU's last clock.
+/// Method: the energy of package 0 by hand, from the events: the highest clock of the awake CPUs, or the last such clock.
+#[test]
+fn while_no_cpu_is_awake_shared_logic_keeps_the_clock_that_it_followed() {
+    struct ByHand {
+        awake: [bool; 2],
+        khz: [u32; 2],
+        followed_khz: u32,
+        since_ns: u64,
+        fj: u128,
+    }
+    impl ByHand {
+        fn settle(&mut self, now_ns: u64) {
+            let awake = (0..2).filter(|&cpu| self.awake[cpu]);
+            self.followed_khz = awake.map(|cpu| self.khz[cpu]).max().unwrap_or(self.followed_khz);
+            let mw = match (self.awake[0], self.followed_khz) {
+                (true, 1_000_000) => 30,
+                (false, 1_000_000) => 28,
+                (true, _) => 51,
+                (false, _) => 48,
+            };
+            self.fj += mw * 1_000 * u128::from(now_ns - self.since_ns);
+            self.since_ns = now_ns;
+        }
+    }
+    impl Sink for ByHand {
+        fn event(&mut self, now_ns: u64, event: &Event) {
+            self.settle(now_ns);
+            match *event {
+                Event::CpuIdle { cpu, state } => self.awake[cpu as usize] = state < 0,
+                Event::IdleExit { cpu } => self.awake[cpu as usize] = true,
+                Event::CpuFrequency { cpu, khz } => self.khz[cpu as usize] = khz,
+                _ => {}
+            }
+        }
+    }
+    let machine = sockets(true);
+    let package_0_uj = |runs_ns: u64, is_reported: bool| {
+        let pulses = vec![
+            Op::LoopBegin { slot: 0, count: None },
+            Op::Runtime { wall_ns: runs_ns },
+            Op::Sleep { ns: 10 * MS - runs_ns },
+            Op::LoopEnd { slot: 0, begin: 0 },
+        ];
+        let early = task(0, 0, vec![Op::Runtime { wall_ns: if is_reported { 30 * MS } else { 1_000 } }, Op::Exit]);
+        let tasks = vec![task(1, 0, pulses), early];
+        let case = Case {
+            workload: workload(&machine, tasks),
+            machine: machine.clone(),
+            policy: policy("", "schedutil"),
+            seed: 1,
+            duration_ns: 400 * MS,
+        };
+        let mut by_hand =
+            ByHand { awake: [false; 2], khz: [1_000_000; 2], followed_khz: 1_000_000, since_ns: 0, fj: 0 };
+        let outcome = run(&case, &mut by_hand).unwrap_or_else(|error| panic!("{error:?}"));
+        by_hand.settle(400 * MS);
+        assert_eq!(outcome.shared_energy_fj[0], by_hand.fj);
+        outcome.shared_energy_fj[0] / 1_000_000_000
+    };
+    // CPU 1 sleeps at the high clock: package 0 keeps it. At the low one it is low, whatever CPU 0 had 30 ms after the start.
+    let (high, high_reported) = (package_0_uj(8 * MS, false), package_0_uj(8 * MS, true));
+    assert!(high > 18_000 && high_reported.abs_diff(high) < 1_000, "{high} {high_reported}");
+    let (low, low_reported) = (package_0_uj(MS / 2, false), package_0_uj(MS / 2, true));
+    assert!(low < 13_000 && low_reported.abs_diff(low) < 1_000, "{low} {low_reported}");
 }
 
 /// Whole units of a consumer's work that were done.

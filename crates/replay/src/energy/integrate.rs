@@ -112,6 +112,8 @@ pub(crate) struct Integrator<'m> {
     /// The state in which each cluster sleeps, and whether an event gave it.
     asleep: Vec<Option<usize>>,
     sleep_is_told: bool,
+    /// The clock that shared logic follows while no CPU is awake, where it follows the machine's, in kHz.
+    kept_khz: Option<u32>,
     /// Since when each cluster's shared power is not counted.
     shared_since_ns: Vec<u64>,
     /// The time that counts; what CPUs and clusters do then follows from events outside of it, too.
@@ -162,6 +164,7 @@ impl<'m> Integrator<'m> {
             down_since_ns: None,
             asleep: vec![None; machine.clusters.len()],
             sleep_is_told: false,
+            kept_khz: None,
             shared_since_ns: vec![0; machine.clusters.len()],
             window,
             start_ns: 0,
@@ -563,6 +566,9 @@ impl<'m> Integrator<'m> {
                 self.settle(sibling, now);
             }
         }
+        if self.machine.shared_follows_machine {
+            self.kept_khz = self.awake_khz().unwrap_or(self.kept_khz);
+        }
         if self.machine.shared_follows_machine || self.machine.cluster_idle_together {
             (0..self.shared_since_ns.len()).for_each(|cluster| self.settle_shared(cluster, now));
         } else {
@@ -642,6 +648,10 @@ impl AtWork for Integrator<'_> {
 
     fn follows(&self, cluster: u32, khz: u32) -> PointPower {
         self.machine.followed_power(&self.machine.clusters[cluster as usize], khz)
+    }
+
+    fn kept_khz(&self) -> Option<u32> {
+        self.kept_khz
     }
 
     fn cluster_state(&self, cluster: u32) -> Option<usize> {

@@ -451,6 +451,7 @@ impl<S: Sink, H: HalfLife> Engine<'_, S, H> {
     pub(crate) fn refresh_power(&mut self, cpu: CpuId) {
         self.refresh_own_power(cpu);
         if self.case.machine.shared_follows_machine {
+            self.kept_khz = self.awake_khz().flatten().unwrap_or(self.kept_khz);
             for cluster in self.clusters.ids() {
                 self.refresh_cluster_power(cluster);
             }
@@ -582,6 +583,10 @@ impl<S: Sink, H: HalfLife> AtWork for Engine<'_, S, H> {
     fn follows(&self, cluster: u32, khz: u32) -> PointPower {
         let cluster = ClusterId(cluster);
         self.hardware.point(cluster, self.hardware.clusters[cluster].at_most(khz)).power
+    }
+
+    fn kept_khz(&self) -> Option<u32> {
+        Some(self.kept_khz)
     }
 
     #[inline]

@@ -68,6 +68,8 @@ pub(crate) struct Engine<'c, S: Sink, H: HalfLife> {
     pub(crate) clusters: IdVec<ClusterId, ClusterRun>,
     /// Since when all CPUs are in their deepest states, if they are.
     pub(crate) all_down_since_ns: u64,
+    /// The clock that shared logic follows while no CPU is awake, where it follows the machine's, in kHz; 0 is the lowest.
+    pub(crate) kept_khz: u32,
     pub(crate) policies: IdVec<PolicyId, FreqPolicy>,
     pub(crate) tasks: IdVec<TaskId, Task<'c>>,
     /// The loop counters of all tasks.

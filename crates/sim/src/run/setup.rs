@@ -119,6 +119,7 @@ impl<'c, S: Sink, H: HalfLife> Engine<'c, S, H> {
             cpus,
             clusters: machine.clusters.iter().map(|cluster| ClusterRun::new(cluster, &case.policy)).collect(),
             all_down_since_ns: 0,
+            kept_khz: 0,
             policies,
             tasks: IdVec::new(),
             loops: Vec::new(),
