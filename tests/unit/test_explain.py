@@ -1151,6 +1151,20 @@ def test_labels_have_colons_and_the_limit_that_acts_is_named(
         assert found["data"]["limit"] == limit, found
 
 
+def test_exits_from_idle_states_hold_a_chain_back(tmp_path: Path) -> None:
+    """One client on a machine with slow states: "the clocks decide the rate", of which they took 2 % (another 8 %)."""
+    run = ["run", "pgbench-rw", "-m", "jasper-lake-4c", "--governor", "performance", "--param", "clients=1"]
+    run += ["--param", "disk=nvme-plp", "--seconds", "1.5", "--iterations", "1", "--no-report"]
+    rates = {}
+    for name, variant in (("deep", []), ("shallow", ["--set", 'idle_disable=["C2_ACPI","C3_ACPI"]'])):
+        answered(*run, *variant, "-o", str(tmp_path / name))
+        shown = json.loads(answered("explain", str(tmp_path / name), "--why-slow", "--format", "json").stdout)
+        limit = next(one for one in shown["findings"] if one["kind"] == "limit")
+        rates[name] = limit["data"]["limit"], limit["text"]
+    assert rates["deep"][0] == "idle", rates
+    assert rates["shallow"][0] != "idle", rates
+
+
 @pytest.mark.parametrize(
     ("line_ns", "io_ns", "throttled_ns", "held", "beside", "at_low_ns", "limit"),
     [
@@ -1183,6 +1197,7 @@ def test_one_limit_acts(
         "wall_ns": 100,
         "clusters": [{"cpus": [0], "opps_khz": [500_000, 1_000_000]}],
         "busy_ns_by_opp": [[at_low_ns, 100 - at_low_ns]],
+        "idle_ns_by_state": [[0, 0]],
     }
     if limit == "quota":
         # Queues that are throttled while their CPU is busy with others' work lose nothing.

@@ -122,8 +122,14 @@ impl PolicyTimes {
         self.busy_ns.iter().sum::<u64>() + self.unclocked_ns
     }
 
+    /// Work that its CPUs did while they ran tasks, by the speed of their cluster, in ns of the biggest CPU * 1024.
+    pub(crate) fn work(&self, machine: &Machine) -> Option<u128> {
+        let cluster = machine.clusters.iter().find(|cluster| cluster.cpus.contains(&self.cpus[0]))?;
+        Some(self.busy_cycles() * u128::from(cluster.capacity) / u128::from(cluster.reference_khz().max(1)))
+    }
+
     /// Cycles while its CPUs ran tasks, kHz ns.
-    pub(crate) fn busy_cycles(&self) -> u128 {
+    fn busy_cycles(&self) -> u128 {
         self.freq_khz.iter().zip(&self.busy_ns).map(|(&khz, &ns)| u128::from(khz) * u128::from(ns)).sum()
     }
 
@@ -502,9 +508,9 @@ impl Measured {
         }
     }
 
-    /// Cycles while CPUs ran tasks, kHz ns.
-    pub(crate) fn busy_cycles(&self) -> u128 {
-        self.policies.iter().map(PolicyTimes::busy_cycles).sum()
+    /// Work of all policies ([`PolicyTimes::work`]): a cycle of a small CPU is less than one of a big CPU.
+    pub(crate) fn work(&self, machine: &Machine) -> u128 {
+        self.policies.iter().filter_map(|policy| policy.work(machine)).sum()
     }
 
     /// Energy of all clusters, fJ.

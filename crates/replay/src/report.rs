@@ -77,13 +77,9 @@ fn beyond_by_policy(comparison: &Comparison, machine: &Machine) -> BTreeMap<Stri
     let Some(changed) = comparison.changed.as_ref().filter(|_| comparison.beyond.share > 0) else {
         return BTreeMap::new();
     };
-    let work = |policy: &PolicyTimes| {
-        let cluster = machine.clusters.iter().find(|cluster| cluster.cpus.contains(&policy.cpus[0]))?;
-        Some(policy.busy_cycles() * u128::from(cluster.capacity) / u128::from(cluster.reference_khz().max(1)))
-    };
-    let all: u128 = changed.policies.iter().filter_map(work).sum();
+    let all = changed.work(machine);
     let of = |policy: &PolicyTimes| {
-        let part = (u128::from(comparison.beyond.share) * all).checked_div(work(policy)?)?;
+        let part = (u128::from(comparison.beyond.share) * all).checked_div(policy.work(machine)?)?;
         Some((format!("policy{} busy", policy.cpus[0]), u64::try_from(part).unwrap_or(u64::MAX)))
     };
     changed.policies.iter().filter_map(of).collect()

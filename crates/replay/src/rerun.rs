@@ -480,7 +480,7 @@ impl Replay {
         };
         let work = |run: &Measured| match mode {
             Mode::Open if self.setup.machine.speed_is_constant() => 1,
-            Mode::Open => run.busy_cycles(),
+            Mode::Open => run.work(&self.setup.machine),
             Mode::Closed => run.work_done,
         };
         let share = (work(&changed) * 100_000).checked_div(work(&comparison.check));

@@ -113,17 +113,20 @@ def acting_limit(
     of the time that CPUs are busy; where others have the CPUs meanwhile, that is no loss. A cache line acts where CPUs
     spend half of their busy time at it, a limit of the package where it holds CPUs for half of that time. Threads that
     share cores act where they do so for half of that time, and lose more by it than the highest clocks would save.
-    Timers act where tasks are in time and no CPU is full. Where the highest clocks would save less than 1 %, no clock
+    Timers act where tasks are in time and no CPU is full. Idle states act where CPUs are awake without a task, mostly
+    to leave such states, for longer than they are busy or a device is at work, and none is full. Where the highest clocks would save less than 1 %, no clock
     acts. Else the clock acts.
     Work that does not follow the clock (memory) counts as busy time.
     """
     line_ns, io_ns = outcome["line_ns"], outcome["io_ns"]
     throttled_ns = sum(ns for *_, ns in outcome["quotas"])
+    leaving_ns = sum(times[-1] for times in outcome["idle_ns_by_state"])
     parts = [f"requests to disks and other devices took {length(io_ns)}"] if io_ns else []
     parts += [f"CPUs were at contended cache lines for {length(line_ns)}"] if line_ns else []
     parts += [f"quotas throttled queues for {length(throttled_ns)}"] if throttled_ns else []
+    parts += [f"CPUs took {length(leaving_ns)} to leave idle states"] if leaving_ns > busy_ns else []
     told = f" ({'; '.join(parts)})" if parts else ""
-    if io_ns > busy_ns:
+    if io_ns > max(busy_ns, leaving_ns):
         return "disk", f"The disk decides the rate{told}."
     idle_ns = outcome["wall_ns"] * sum(len(cluster["cpus"]) for cluster in outcome["clusters"]) - busy_ns
     if 2 * min(throttled_ns, idle_ns) > busy_ns:
@@ -140,6 +143,8 @@ def acting_limit(
     by_timers = timed and not full
     if by_timers and not late:
         return "timer", f"Timers decide the rate: no activation was missed, and no CPU was full{told}."
+    if leaving_ns > max(busy_ns, io_ns) and not full:
+        return "idle", f"Exits from idle states hold the rate back more than the clocks do{told}."
     clocks = "Timers decide the rate, and the clocks how much is late" if by_timers else "The clocks decide the rate"
     elsewhere = " where no budget does" if budgets else ""
     most = max(held_ns, key=lambda name: held_ns[name], default="")
