@@ -114,8 +114,8 @@ def acting_limit(
     spend half of their busy time at it, a limit of the package where it holds CPUs for half of that time. Threads that
     share cores act where they do so for half of that time, and lose more by it than the highest clocks would save.
     Timers act where tasks are in time and no CPU is full. Idle states act where CPUs are awake without a task, mostly
-    to leave such states, for longer than they are busy or a device is at work, and none is full. Where the highest clocks would save less than 1 %, no clock
-    acts. Else the clock acts.
+    to leave such states, for longer than they are busy or a device is at work, and none is full. Where the highest
+    clocks would save less than 1 %, no clock acts. Else the clock acts.
     Work that does not follow the clock (memory) counts as busy time.
     """
     line_ns, io_ns = outcome["line_ns"], outcome["io_ns"]
