@@ -65,7 +65,7 @@ pub const DISK_CLASSES: &[DiskClass] = &[
         mb_per_s: 500,
         queue: 8,
         one_irq: true,
-        about: "SATA flash: 102, 134 and 1586 us as fitted to dbench's baselines of texts 000 to 002; up to some ms for \
+        about: "SATA flash: 45, 134 and 1586 us as fitted to dbench's baselines of texts 000 to 002; up to some ms for \
                 consumers' drives (Percona, July 2018)",
     },
     DiskClass {

@@ -258,10 +258,8 @@ fn imbalance_of(env: &LbEnv<'_>, sums: &Sums<'_>, busiest: &GroupLoad, dst_per_t
     }
     let pull = busiest.avg.wrapping_sub(sums.avg).min(above);
     let room = sums.avg.wrapping_sub(local.avg).wrapping_mul(local.capacity);
-    let mut imbalance = match android && is_even {
-        true => 0,
-        false => pull.wrapping_mul(busiest.capacity).min(room) / SCHED_CAPACITY_SCALE,
-    };
+    let mut imbalance =
+        if android && is_even { 0 } else { pull.wrapping_mul(busiest.capacity).min(room) / SCHED_CAPACITY_SCALE };
     let takes_misfit = !android || env.idle == IdleType::NewlyIdle || local.nr_running < local.weight;
     if is_misfit && takes_misfit {
         imbalance = (imbalance as i64).max(busiest.misfit_load as i64) as u64;
